@@ -1,0 +1,78 @@
+package main
+
+import (
+	"strings"
+
+	"cxkit/driver"
+)
+
+// offloadFlags choose what the card does to frames, and where they go.
+type offloadFlags struct {
+	Offload []string `placeholder:"LIST" help:"What the card is to do: lso, mpwqe, tunnels, real-time, striding, compress, vlan-strip."`
+	Rule    []string `sep:"none" placeholder:"RULE" help:"Where frames go, for example 'tcp4 dst-port 80 queue 2'; may be given more than once. cxkit info --rules explains."`
+}
+
+// offloadNames are the words of --offload, in the order of the help.
+func offloadNames() []string {
+	return []string{"lso", "mpwqe", "tunnels", "real-time", "striding", "compress", "vlan-strip"}
+}
+
+// apply writes the offloads into a configuration.
+func (o *offloadFlags) apply(c *driver.Config) error {
+	for _, name := range o.Offload {
+		switch name {
+		case "lso":
+			c.LargeSend = true
+		case "mpwqe":
+			c.MultiPacket = true
+		case "tunnels":
+			c.Tunnels = true
+		case "real-time":
+			c.RealTime = true
+		case "striding":
+			c.Striding = true
+		case "compress":
+			c.CompressCompletions = true
+		case "vlan-strip":
+			c.VLANStrip = true
+		default:
+			return usagef("--offload %q: want some of %s", name, strings.Join(offloadNames(), ", "))
+		}
+	}
+	return nil
+}
+
+// rules reads the rules.
+func (o *offloadFlags) rules(queues int) ([]userRule, error) {
+	var list []userRule
+	for _, text := range o.Rule {
+		r, err := parseRule(text)
+		if err != nil {
+			return nil, usagef("--%w", err)
+		}
+		for _, q := range append(r.group, r.rule.Queue) {
+			if q >= queues {
+				return nil, usagef("--rule %q: queue %d of %d: give --queues %d or more", text, q, queues, q+1)
+			}
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// check finds what the parser can't.
+func (o *offloadFlags) check(queues int) error {
+	var c driver.Config
+	if err := o.apply(&c); err != nil {
+		return err
+	}
+	_, err := o.rules(queues)
+	return err
+}
+
+// ruleResult is a rule in a run's result.
+type ruleResult struct {
+	Rule   string `json:"rule"`
+	Frames uint64 `json:"frames"`
+	Bytes  uint64 `json:"bytes"`
+}

@@ -1,0 +1,159 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"cxkit/device"
+	"cxkit/driver"
+	"cxkit/internal/vmtest"
+)
+
+// serveCommand is `cxkit serve`.
+type serveCommand struct {
+	Socket []string `required:"" placeholder:"PATH" type:"path" help:"Serve a card at this socket (repeatable: a card each)."`
+	Port   []string `default:"switch" placeholder:"PORT" help:"What cards are plugged into: switch, cable (two cards), tap:NAME, or pcap:FILE to receive a capture. Once for all cards, or once for each (default ${default})."`
+	Device string   `default:"sim:cx5" placeholder:"DEVICE" help:"The cards' kind: sim:PROFILE, of profile cx4lx, cx5, cx6dx or cx7 (default ${default})."`
+	Seed   uint64   `default:"1" help:"Seed of every random choice of the model (default ${default})."`
+
+	VFs     int    `name:"vfs" placeholder:"N" help:"Serve N virtual functions of one card, whose physical function this process drives, at PATH.1 to PATH.N."`
+	ESwitch string `name:"eswitch" default:"legacy" enum:"legacy,switchdev" help:"With --vfs: how the card's e-switch forwards. legacy: by address. switchdev: this process bridges representors, and hands what it has forwarded once to the card as a rule (default ${default})."`
+
+	Doorbells string `default:"trapped" enum:"trapped,mapped" help:"trapped: a message for each; mapped: guests write to memory that the card looks at, at most every millisecond while they are idle (default ${default})."`
+
+	faultFlags   `embed:""`
+	metricsFlags `embed:""`
+	Trace        string `placeholder:"FILE" type:"path" help:"Write commands, events and register writes of guests and cards to FILE; cxkit decode reads it."`
+	Verbose      int    `short:"v" type:"counter" help:"Log guests that come and go and what cards would log; twice for more."`
+}
+
+// Help is what cxkit serve --help adds.
+func (serveCommand) Help() string {
+	return `Serves ConnectX cards to QEMU guests, and to other clients, over vfio-user. A guest may reboot or go, and the
+next one come: each finds a card that was just switched on. Runs until Ctrl-C. While it runs, cxkit ctl and
+cxkit stat attach to it.
+
+Examples:
+  cxkit serve --socket /tmp/a --socket /tmp/b        two cards on a switch, for two guests
+  sudo cxkit serve --socket /tmp/a --port tap:cx0    a card on a TAP interface of this host
+  cxkit serve --socket /tmp/a --port pcap:web.pcapng
+  cxkit serve --vfs 2 --socket /tmp/vf               two virtual functions of one card, at /tmp/vf.1 and /tmp/vf.2
+
+Exit codes: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`
+}
+
+// mappedDoorbells is the value of --doorbells that is not the default.
+const mappedDoorbells = "mapped"
+
+// maxVFs is how many virtual functions a card has at most.
+const maxVFs = 127
+
+// maxSocketPath is the longest path of a Unix socket.
+const maxSocketPath = 107
+
+// check finds what the parser can't.
+func (c *serveCommand) check() error {
+	seen := make(map[string]bool)
+	for _, path := range c.Socket {
+		switch {
+		case len(path) > maxSocketPath:
+			return usagef("--socket %s: a socket's path has at most %d bytes", path, maxSocketPath)
+		case seen[path]:
+			return usagef("--socket %s is given twice", path)
+		}
+		seen[path] = true
+	}
+	p, ok := strings.CutPrefix(c.Device, "sim:")
+	switch {
+	case !ok || p == "":
+		return usagef("--device %q: want sim:PROFILE, for example sim:cx5", c.Device)
+	case !slices.Contains(device.Profiles(), p):
+		return noProfile(c.Device)
+	}
+	return nil
+}
+
+// Run serves until the user ends it.
+func (c *serveCommand) Run(w *world) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.VFs != 0 {
+		return c.serveVFs(w)
+	}
+	s, err := newServed(w, servedConfig{
+		sockets: c.Socket, ports: c.Port, device: c.Device, seed: c.Seed, trace: c.Trace,
+		mapDoorbells: c.Doorbells == mappedDoorbells, faults: c.faultFlags, metrics: c.metricsFlags, log: logger(w.err, c.Verbose),
+	})
+	if err != nil {
+		return err
+	}
+	c.explain(w, s)
+	<-w.ctx.Done()
+	return s.Close()
+}
+
+// serveVFs serves virtual functions of one card until the user ends it.
+func (c *serveCommand) serveVFs(w *world) error {
+	switch {
+	case c.VFs < 0 || c.VFs > maxVFs:
+		return usagef("--vfs %d: a card has 1 to %d", c.VFs, maxVFs)
+	case len(c.Socket) != 1 || len(c.Port) != 1:
+		return usagef("--vfs: give one --socket and one --port, for the one card")
+	case len(c.Socket[0])+len(".127") > maxSocketPath:
+		return usagef("--socket %s: a socket's path has at most %d bytes", c.Socket[0], maxSocketPath)
+	case c.faultFlags.Fault != "" || c.Trace != "" || c.metricsFlags.Metrics != "":
+		return usagef("--vfs goes with neither --fault nor --trace nor --metrics")
+	}
+	mode := driver.Legacy
+	if c.ESwitch == driver.Switchdev.String() {
+		mode = driver.Switchdev
+	}
+	profile, _ := strings.CutPrefix(c.Device, "sim:")
+	var sockets []string
+	for n := range c.VFs {
+		sockets = append(sockets, fmt.Sprintf("%s.%d", c.Socket[0], n+1))
+	}
+	config := vfHostConfig{
+		sockets: sockets, port: c.Port[0], profile: profile, seed: c.Seed, mode: mode,
+		mapDoorbells: c.Doorbells == mappedDoorbells, log: logger(w.err, c.Verbose),
+	}
+	h, err := newVFHost(w.ctx, config)
+	if err != nil {
+		return err
+	}
+	h.tree(w.out, config)
+	for i, path := range sockets {
+		fmt.Fprintf(w.out, "  %s\n", shellWords(vmtest.CardArguments(i, path)))
+	}
+	<-w.ctx.Done()
+	return h.Close()
+}
+
+// explain prints what is served and how QEMU finds it.
+func (c *serveCommand) explain(w *world, s *served) {
+	for i, path := range c.Socket {
+		state := s.cards.Card(i).State(0)
+		fmt.Fprintf(w.out, "card %d: %s, MAC %s, port %s\n  %s\n", i, state.Model, net.HardwareAddr(state.MAC[:]),
+			s.plugs.names[i], shellWords(vmtest.CardArguments(i, path)))
+	}
+	fmt.Fprintf(w.out, "A guest's memory must be shared (here 1 GiB):\n  %s\n", shellWords([]string{
+		"-machine", "q35,memory-backend=ram", "-m", "1G", "-object", "memory-backend-memfd,id=ram,size=1G,share=on",
+	}))
+}
+
+// shellWords quotes words for a shell where they need it.
+func shellWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		if strings.ContainsAny(word, ` "'{}$\*?`) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		quoted[i] = word
+	}
+	return strings.Join(quoted, " ")
+}

@@ -1,0 +1,73 @@
+package device
+
+import (
+	"cxkit/device/internal/command"
+	"cxkit/prm"
+)
+
+// eswitchHandlers are the commands of who manages an e-switch (reference 01 §8). Others are told so.
+func (f *function) eswitchHandlers() command.Table {
+	const ready = command.Initialised
+	t := command.Table{
+		prm.OpQueryESWVportContext:  {Handle: f.queryESWVport, Phase: ready},
+		prm.OpModifyESWVportContext: {Handle: f.modifyESWVport, Phase: ready, MinIn: prm.ModifyESWVportContextInSize},
+
+		prm.OpCreateSchedulingElement: {Handle: f.createScheduling, Phase: ready, MinIn: prm.CreateSchedulingElementInSize,
+			MinOut: 0x14},
+		prm.OpModifySchedulingElement:  {Handle: f.modifyScheduling, Phase: ready, MinIn: prm.ModifySchedulingElementInSize},
+		prm.OpQuerySchedulingElement:   {Handle: f.queryScheduling, Phase: ready, MinIn: prm.QuerySchedulingElementInSize},
+		prm.OpDestroySchedulingElement: {Handle: f.destroyScheduling, Phase: ready, MinIn: prm.DestroySchedulingElementInSize},
+	}
+	for op, e := range t {
+		handle := e.Handle
+		e.Handle = func(c *command.Call) command.Result {
+			if !f.manages() {
+				return fault(prm.StatusBadOperation, synNotManager)
+			}
+			return handle(c)
+		}
+		t[op] = e
+	}
+	return t
+}
+
+func (f *function) queryESWVport(c *command.Call) command.Result {
+	var in prm.QueryESWVportContextIn
+	in.Get(c.In)
+	p, r := f.vportOf(in.OtherVport, in.VportNumber)
+	if !r.OK() {
+		return r
+	}
+	c.Reply(&prm.QueryESWVportContextOut{ESWVportContext: p.context})
+	return command.Result{}
+}
+
+// Values of vport_cvlan_insert (reference 01d §5).
+const (
+	cvlanInsertOff       = 0
+	cvlanInsertUntagged  = 1
+	cvlanInsertOverwrite = 2
+	cvlanInsertAlways    = 3
+)
+
+func (f *function) modifyESWVport(c *command.Call) command.Result {
+	var in prm.ModifyESWVportContextIn
+	in.Get(c.In)
+	g, r := f.functionVport(in.OtherVport, in.VportNumber)
+	if !r.OK() {
+		return r
+	}
+	set, to := &in.ESWVportContext, &g.sw.context
+	if in.FieldSelectVportSVLANStrip && set.VportSVLANStrip || in.FieldSelectVportSVLANInsert && set.VportSVLANInsert ||
+		in.FieldSelectFDBToVportRegCID && set.FDBToVportRegCID != 0 {
+		return fault(prm.StatusBadParameter, synVLANRule)
+	}
+	if in.FieldSelectVportCVLANStrip {
+		to.VportCVLANStrip = set.VportCVLANStrip
+	}
+	if in.FieldSelectVportCVLANInsert {
+		to.VportCVLANInsert = set.VportCVLANInsert
+		to.CVLANCFI, to.CVLANPCP, to.CVLANID = set.CVLANCFI, set.CVLANPCP, set.CVLANID
+	}
+	return command.Result{}
+}

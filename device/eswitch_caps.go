@@ -1,0 +1,47 @@
+package device
+
+import "cxkit/prm"
+
+// switchCaps sets what a function can do with an e-switch: a manager has its tables, a virtual function less
+// of what the port has.
+func switchCaps(c *capabilities, f *function) {
+	g := &c.General
+	if f.isVF() {
+		g.PortModuleEvent, g.BeaconLED, g.WOLG = false, false, false
+	}
+	if !f.manages() {
+		return
+	}
+	g.VportGroupManager, g.ESwitchManager, g.NICVportChangeEvent = true, true, true
+	g.LogMaxL2Table = logMaxL2
+	g.QOS = true
+
+	s := &c.Switch
+	s.VportCVLANStrip, s.VportCVLANInsertIfNotExist, s.VportCVLANInsertOverwrite, s.VportCVLANInsertAlways = true, true, true, true
+	s.NICVportNodeGUIDModify, s.NICVportPortGUIDModify = true, true
+
+	tables := c.Flow.FlowTablePropertiesNICTransmit
+	tables.MaxFTLevel, tables.LogMaxDestination = maxSwitchLevel, logMaxVports
+	tables.PopVLAN, tables.PushVLAN = true, true
+	tables.PopVLAN2, tables.PushVLAN2 = true, true
+	for _, match := range []*prm.FlowTableFields{&tables.FTFieldSupport, &tables.FTFieldBitmaskSupport} {
+		match.SourceESwitchPort = true
+		match.MetadataRegC0, match.MetadataRegC1 = true, true
+	}
+	c.FDB.FlowTablePropertiesFDB = tables
+	c.FDB.FlowTablePropertiesIngressACL, c.FDB.FlowTablePropertiesEgressACL = tables, tables
+	c.Flow.FlowTablePropertiesNICReceive.FTFieldSupport.SourceESwitchPort = true
+	c.Flow.FlowTablePropertiesNICReceive.FTFieldBitmaskSupport.SourceESwitchPort = true
+	c.FDB.FDBMultiPathToTable, c.FDB.FlowSource = true, true
+
+	q := &c.QOS
+	q.ESWScheduling, q.ESWBWShare, q.ESWRateLimit = true, true, true
+	q.LogESWMaxSchedDepth = 2
+	q.ESWElementType = 1<<prm.SchedulingTSAR | 1<<prm.SchedulingVport
+	q.ESWTSARType = 1 << tsarDWRR
+	q.MaxTSARBWShare = 100
+	q.PacketPacingMaxRate = maxRateKbps
+}
+
+// logMaxL2 is log2 of the entries of the uplink's address table.
+const logMaxL2 = 13

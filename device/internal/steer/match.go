@@ -1,0 +1,203 @@
+package steer
+
+import (
+	"encoding/binary"
+
+	"cxkit/device/internal/command"
+	"cxkit/device/internal/packet"
+)
+
+// MatchBytes is the part of fte_match_param that is matched: outer headers, misc_parameters, inner headers and
+// misc_parameters_2.
+const MatchBytes = packet.KeyWords * 8
+
+// paramBytes is the size of fte_match_param.
+const paramBytes = 0x200
+
+// Bits of match_criteria_enable.
+const (
+	criteriaOuter = 1 << iota
+	criteriaMisc
+	criteriaInner
+	criteriaMisc2
+)
+
+// Criteria are a group's mask.
+type Criteria struct {
+	// Enable is match_criteria_enable; Mask is match_criteria as CREATE_FLOW_GROUP has it. Parts of the
+	// mask that are not enabled count as zero.
+	Enable uint8
+	Mask   [paramBytes]byte
+}
+
+// matchable are the bits of each word that may be matched, in the order of Headers.Key (offsets of
+// fte_match_param, reference 01a).
+var matchable = [packet.KeyWords]uint64{
+	0: ^uint64(0), // 0x00 smac, ethertype
+	1: ^uint64(0), // 0x08 dmac, first tag
+	2: ^uint64(0), // 0x10 IP protocol, dscp, ecn, tags, frag, version, TCP flags and ports
+	3: 0xc000f0ff_ffffffff,
+	4: ^uint64(0), 5: ^uint64(0), 6: ^uint64(0), 7: ^uint64(0), // 0x20, 0x30 addresses
+	8:  0xb0000000_00000000, // 0x40 GRE flags
+	9:  0xffffffff_f000ffff, // 0x48 second tags, 0x4c their kinds, GRE protocol
+	10: 0xffffffff_ffffff00, // 0x50 GRE key, 0x54 VXLAN VNI
+	11: 0x000fffff,          // 0x5c outer IPv6 flow label
+	12: 0x000fffff_00000000, // 0x60 inner IPv6 flow label
+	13: 0x00000000_ffffffff, // 0x6c inner ESP SPI
+	14: 0xffffffff_00000000, // 0x70 outer ESP SPI
+
+	16: ^uint64(0), 17: ^uint64(0), 18: ^uint64(0), 19: 0xc000f0ff_ffffffff, // 0x80 inner headers, as 0x00
+	20: ^uint64(0), 21: ^uint64(0), 22: ^uint64(0), 23: ^uint64(0),
+}
+
+// tagWords are the words with the kinds of the first tag, outer and inner.
+var tagWords = [...]uint8{packet.KeyTags, packet.KeyInner + packet.KeyTags}
+
+// What the frame itself does not tell.
+const (
+	sourceWord = 8
+	// sourceSQN is misc_parameters.source_sqn, which tables match that own frames pass.
+	sourceSQN = 0x00ffffff_00000000
+	// sourcePort is misc_parameters.source_port, which tables match that frames of several vports pass.
+	sourcePort = 0x00000000_0000ffff
+	// metadataWord holds misc_parameters_2.metadata_reg_c_1 and _0, which the e-switch sets.
+	metadataWord = 29
+)
+
+// sources reports whether tables can tell where a frame comes from.
+func (d *Domain) sources() bool { return d.limits.Sources || d.typ >= EgressACL }
+
+// matchable are the bits of word i that a group of the domain may match.
+func (d *Domain) matchable(i int) uint64 {
+	allowed := matchable[i]
+	switch {
+	case i == sourceWord && (d.typ == NICTx || d.typ == FDB):
+		allowed |= sourceSQN
+		fallthrough
+	case i == sourceWord:
+		if d.sources() {
+			allowed |= sourcePort
+		}
+	case i == metadataWord:
+		if d.sources() {
+			allowed = ^uint64(0)
+		}
+	}
+	return allowed
+}
+
+// compile turns the criteria into masked words.
+func (g *Group) compile(d *Domain) command.Result {
+	enable := g.criteria.Enable
+	known := uint8(criteriaOuter | criteriaMisc | criteriaInner)
+	if d.sources() {
+		known |= criteriaMisc2
+	}
+	if enable&^known != 0 {
+		return fail(badParam, synGroupMask, "match_criteria_enable %#x: parts %#x can be matched", enable, known)
+	}
+	for i := range g.mask {
+		if enable>>(i/8)&1 == 0 { // eight words a part
+			continue
+		}
+		m := binary.BigEndian.Uint64(g.criteria.Mask[i*8:])
+		if allowed := d.matchable(i); m&^allowed != 0 {
+			return fail(badParam, synGroupMask, "match_criteria at %#x: bits %#x can't be matched", i*8, m&^allowed)
+		}
+		g.mask[i] = m
+	}
+	// "No C-VLAN tag" means no tag at all (reference 03 §9): the outer tag is of one kind, so looking
+	// at both bits tells the three cases apart. The values' S-VLAN bit is 0 then, see value.
+	for _, w := range tagWords {
+		if g.mask[w]&packet.KeyCVLAN != 0 {
+			g.mask[w] |= packet.KeySVLAN
+		}
+	}
+	for i, m := range g.mask {
+		if m != 0 {
+			g.words = append(g.words, uint8(i))
+		}
+	}
+	return command.Result{}
+}
+
+// value returns the words of a match value under the group's mask, in the order of g.words.
+func (g *Group) value(raw *[paramBytes]byte) []uint64 {
+	key := make([]uint64, len(g.words))
+	for i, w := range g.words {
+		key[i] = binary.BigEndian.Uint64(raw[int(w)*8:]) & g.mask[w]
+		if (w == tagWords[0] || w == tagWords[1]) && binary.BigEndian.Uint64(g.criteria.Mask[int(w)*8:])&packet.KeySVLAN == 0 {
+			key[i] &^= packet.KeySVLAN
+		}
+	}
+	return key
+}
+
+// mix adds a word to a hash; the multiplier is odd, and the rotation brings high bits down.
+func mix(h, w uint64) uint64 {
+	h = (h ^ w) * 0x9e3779b97f4a7c15
+	return h ^ h>>29
+}
+
+// find returns the group's entry for a frame with the lowest index, nil if none matches.
+func (g *Group) find(h *packet.Headers) *Entry {
+	if g.count == 0 {
+		return nil
+	}
+	hash := g.table.domain.seed
+	for _, w := range g.words {
+		hash = mix(hash, h.Key[w&(packet.KeyWords-1)]&g.mask[w&(packet.KeyWords-1)])
+	}
+next:
+	for e := g.buckets[hash&uint64(len(g.buckets)-1)]; e != nil; e = e.next {
+		if e.hash != hash {
+			continue
+		}
+		for i, w := range g.words {
+			if h.Key[w&(packet.KeyWords-1)]&g.mask[w&(packet.KeyWords-1)] != e.key[i] {
+				continue next
+			}
+		}
+		return e
+	}
+	return nil
+}
+
+// insert adds e to its bucket, in the order of indices.
+func (g *Group) insert(e *Entry) {
+	if g.count >= len(g.buckets) {
+		old := g.buckets
+		g.buckets = make([]*Entry, 2*len(old))
+		for _, head := range old {
+			for at := head; at != nil; {
+				next := at.next
+				g.link(at)
+				at = next
+			}
+		}
+	}
+	e.hash = g.table.domain.seed
+	for _, w := range e.key {
+		e.hash = mix(e.hash, w)
+	}
+	g.link(e)
+	g.count++
+}
+
+func (g *Group) link(e *Entry) {
+	at := &g.buckets[e.hash&uint64(len(g.buckets)-1)]
+	for *at != nil && (*at).index < e.index {
+		at = &(*at).next
+	}
+	e.next, *at = *at, e
+}
+
+func (g *Group) remove(e *Entry) {
+	for at := &g.buckets[e.hash&uint64(len(g.buckets)-1)]; *at != nil; at = &(*at).next {
+		if *at == e {
+			*at, e.next = e.next, nil
+			g.count--
+			return
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package device
+
+import (
+	"sync/atomic"
+
+	"cxkit/device/wire"
+)
+
+// port is a physical port. The engine owns it but for ready.
+type port struct {
+	number int       // from 1
+	wire   wire.Port // nil: nothing is plugged in
+	// lossless: what is plugged in keeps a frame that has no receive buffer.
+	lossless bool
+	// ready is set by whoever puts frames or room into wire; the data path clears it before it polls.
+	ready atomic.Bool
+
+	adminUp  bool // PAOS
+	unplugs  int  // faults that keep the cable out
+	noLink   bool // the cable is in, but there is no link any more
+	carrier  bool // what wire says
+	counters portCounters
+	stopping stopping
+	paused   uint16 // one bit a class that the peer has stopped: obeying
+	obeying  [wholePort + 1]obeying
+
+	adminMTU, maxMTU int // PMTU: as firmware counts, 22 bytes more than the longest payload
+	settings         portSettings
+	cleared          map[[2]uint8]clearedCounters // PPCNT, by group and priority
+}
+
+func newPort(number int, profile *profile) *port {
+	p := &port{number: number}
+	p.reset(profile)
+	return p
+}
+
+// reset forgets what drivers have set. Counters and what is plugged in stay.
+func (p *port) reset(profile *profile) {
+	p.adminUp = true
+	p.adminMTU, p.maxMTU = profile.portMTU, profile.portMTU
+	p.settings, p.cleared, p.stopping = portSettings{}, nil, stopping{}
+}
+
+// up reports whether frames pass.
+func (p *port) up() bool { return p.adminUp && p.carrier }
+
+// mtu is the MTU in force, as firmware counts it.
+func (p *port) mtu() int { return min(p.adminMTU, p.maxMTU) }
+
+// checkLinks notices what has happened to the carriers of all ports.
+func (c *Card) checkLinks() {
+	for _, p := range c.ports {
+		carrier := p.wire != nil && p.wire.Link() && p.unplugs == 0 && !p.noLink
+		if carrier != p.carrier {
+			was := p.up()
+			p.carrier = carrier
+			c.linkMayHaveChanged(p, was)
+		}
+	}
+}
+
+// linkMayHaveChanged tells the functions of a port when its state is not what it was.
+func (c *Card) linkMayHaveChanged(p *port, was bool) {
+	up := p.up()
+	if up == was {
+		return
+	}
+	if !up {
+		p.counters.linkDownEvents++
+		p.resume(c.now)
+	}
+	for _, f := range c.functions {
+		if f.port != p || f.isVF() && f.upWith(was) == f.upWith(up) {
+			continue
+		}
+		f.enter()
+		f.portEvent(up)
+		f.linkChanged(up)
+	}
+}

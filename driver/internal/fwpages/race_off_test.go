@@ -1,0 +1,6 @@
+//go:build !race
+
+package fwpages
+
+// raceDetector: the tests run under the race detector.
+const raceDetector = false

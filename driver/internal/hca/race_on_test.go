@@ -1,0 +1,6 @@
+//go:build race
+
+package hca_test
+
+// raceEnabled: the race detector makes times meaningless.
+const raceEnabled = true

@@ -1,0 +1,320 @@
+package layout
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"cxkit/driver/internal/pages"
+)
+
+// wakes counts.
+type wakes int
+
+func (w *wakes) Raise() { *w++ }
+
+// A consumer that keeps every page: every frame allocates until the limit, and the moment that pages come
+// back the ring is filled again, though those at the cursor are still held.
+func TestConsumerThatKeepsAllPagesStallsNothing(t *testing.T) {
+	all(func(k Kind) {
+		t.Run(k.String(), func(t *testing.T) {
+			const limit = 32
+			r := newRig(t, pages.Size4K, 64, Config{Kind: k, Ring: 8, Size: 2048, Limit: limit})
+			var held []uint32
+			for {
+				list := make([]uint32, 8)
+				n := r.Fill(list)
+				held = append(held, list[:n]...)
+				if n < len(list) {
+					break
+				}
+			}
+			s := r.Stats()
+			if s.Held != limit || s.Limited == 0 || s.Failed != s.Limited || s.Recycled > 0 && k != Flip {
+				t.Fatalf("%+v", s)
+			}
+			if n := r.Fill(make([]uint32, 8)); n != 0 {
+				t.Fatalf("%d fragments beyond the limit", n)
+			}
+			// Others release the newest, not what is looked at first.
+			var w wakes
+			if !r.Want(&w) {
+				t.Fatal("nothing came back, and yet")
+			}
+			back := held[len(held)-8:]
+			r.Give(back[:4])
+			r.Give(back[4:])
+			if w != 1 {
+				t.Errorf("woken %d times", w)
+			}
+			if n := r.Fill(make([]uint32, 8)); n < 4 {
+				t.Errorf("%d fragments after 8 came back", n)
+			}
+		})
+	})
+}
+
+// While nothing can be allocated at all, what is released is used; afterwards the order is back at its
+// optimum, a step a period, and never above.
+func TestTotalFailureThenRecovery(t *testing.T) {
+	r := newRig(t, pages.Size4K, 1024, Config{Kind: Halves, Ring: 16, Size: 2048, Order: 3})
+	r.fill(t, 16)
+	r.pages.Inject(pages.Failure{Rate: 1})
+	for r.Fill(make([]uint32, 16)) == 16 { // pages in hand
+	}
+	s := r.Stats()
+	if s.Order != 0 || s.Failed == 0 || s.Drops != 3 {
+		t.Fatalf("%+v: want order 0 at once", s)
+	}
+	r.pages.Inject(pages.Failure{})
+	for want := 0; want < 6; want++ {
+		if got := r.Stats().Order; got != min(want, 3) {
+			t.Fatalf("order %d after %d periods", got, want)
+		}
+		if n := r.Fill(make([]uint32, 16)); n != 16 {
+			t.Fatalf("%d fragments, though memory is there", n)
+		}
+		r.now += RecoverPeriod
+	}
+	if s := r.Stats(); s.Climbs != 3 {
+		t.Errorf("%d climbs", s.Climbs)
+	}
+}
+
+// With blocks of high order unavailable the order sticks where it works, tries again every period, and
+// nothing is lost.
+func TestOrderFollowsFragmentation(t *testing.T) {
+	r := newRig(t, pages.Size4K, 2048, Config{Kind: Halves, Ring: 16, Size: 2048, Order: 3})
+	r.pages.Fragment(2, 1) // no block of 4 pages, half of the blocks of 2
+	for period := range 8 {
+		before := r.Stats().Drops
+		for range 4 {
+			r.fill(t, 16) // and keep all
+		}
+		s := r.Stats()
+		if s.Order != 1 || s.Failed != 0 {
+			t.Fatalf("period %d: %+v", period, s)
+		}
+		if period > 0 && s.Drops != before+1 {
+			t.Errorf("period %d: order fell %d times, want once", period, s.Drops-before)
+		}
+		r.now += RecoverPeriod
+	}
+	r.pages.Heal()
+	r.now += 3 * RecoverPeriod
+	if got := r.Stats().Order; got != 3 {
+		t.Errorf("order %d after memory was whole again", got)
+	}
+}
+
+// Limits are no lack of memory: the order stays.
+func TestLimitDoesNotLowerTheOrder(t *testing.T) {
+	r := newRig(t, pages.Size4K, 64, Config{Kind: PerSlot, Ring: 8, Size: 2048, Order: 3, Limit: 13})
+	if n := r.Fill(make([]uint32, 20)); n != 13 {
+		t.Errorf("%d fragments of 13 pages", n)
+	}
+	if s := r.Stats(); s.Order != 3 || s.Drops != 0 || s.Held != 13 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A page of which one half is with a consumer is not posted as a whole, and never the half that is out:
+// the counts decide, not who was released last.
+func TestNoRecyclingWhileAHalfIsOut(t *testing.T) {
+	r := newRig(t, pages.Size4K, 64, Config{Kind: Flip, Ring: 1, Size: 2048})
+	a := r.fill(t, 1)
+	b := r.fill(t, 1) // the other half of the same page
+	if r.shared.Page(a[0]) != r.shared.Page(b[0]) {
+		t.Fatal("no flip")
+	}
+	r.Release(b) // the count is 2, as if a were free, too
+	c := r.fill(t, 1)
+	if c[0] == a[0] {
+		t.Fatal("posted a half that the consumer still has")
+	}
+}
+
+// The layout changes under traffic: pages of the old one come back while the new one is in use.
+func TestSwitchWithPagesInFlight(t *testing.T) {
+	all(func(from Kind) {
+		all(func(to Kind) {
+			r := newRig(t, pages.Size4K, 256, Config{Kind: from, Ring: 16, Size: 2048, Order: 1})
+			var out []uint32
+			out = append(out, r.fill(t, 23)...)
+			r.Switch(to)
+			out = append(out, r.fill(t, 16)...)
+			r.Give(out[:11])
+			r.Switch(from)
+			out = append(out, r.fill(t, 5)...)
+			r.Release(out[11:])
+			if left := r.Retire(); left != 0 || r.pages.FreePagesLeft() != 256 {
+				t.Errorf("%v to %v and back: %d pages left, %d free", from, to, left, r.pages.FreePagesLeft())
+			}
+		})
+	})
+}
+
+// What is in flight is a difference of two counters that wrap (a page pool's release counted -1783494730
+// pages in flight when its counters were compared wrongly).
+func TestR42InFlightSurvivesWrapping(t *testing.T) {
+	r := newRig(t, pages.Size4K, 64, Config{Kind: Halves, Ring: 8, Size: 2048})
+	r.given, r.back = math.MaxUint32-3, math.MaxUint32-3
+	list := r.fill(t, 8)
+	if r.given >= 8 {
+		t.Fatal("did not wrap")
+	}
+	if got := r.InFlight(); got != 8 {
+		t.Errorf("%d in flight after the wrap, want 8", got)
+	}
+	r.Release(list[:5])
+	if got := r.Stats().InFlight; got != 3 {
+		t.Errorf("%d in flight, want 3", got)
+	}
+}
+
+// A page that is freed past the books is found: the checked books panic, others count.
+func TestR42ForeignReleaseIsDetected(t *testing.T) {
+	for name, wrong := range map[string]func(r *rig, list []uint32){
+		"twice":        func(r *rig, list []uint32) { r.Release(list[:1]); r.Release(list[:1]) },
+		"never posted": func(r *rig, list []uint32) { r.Release([]uint32{list[0] + 4*16}) },
+		"no fragment":  func(r *rig, list []uint32) { r.Release([]uint32{1 << 20}) },
+		"given twice":  func(r *rig, list []uint32) { r.Give(list[:1]); r.Give(list[:1]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, pages.Size4K, 64, Config{Kind: PerSlot, Ring: 8, Size: 2048})
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the checked books did not panic")
+					}
+				}()
+				wrong(r, r.fill(t, 1))
+			}()
+			mem := make([]byte, 64*pages.Size4K)
+			p := pages.New(len(mem), pages.Size4K, 1)
+			plain := &rig{pages: p, Queue: NewQueue(NewShared(p, mem, minUnit, false), Config{
+				Kind: PerSlot, Ring: 8, Size: 2048, Limit: 64, Now: func() time.Duration { return 0 },
+			})}
+			wrong(plain, plain.fill(t, 1))
+			plain.Collect()
+			if got := plain.Stats().Violations; got != 1 {
+				t.Errorf("%d violations, want 1", got)
+			}
+		})
+	}
+}
+
+// Somebody writes to a fragment after its release: the checked books see it when it is posted again.
+func TestWriteAfterReleaseIsDetected(t *testing.T) {
+	r := newRig(t, pages.Size4K, 8, Config{Kind: PerSlot, Ring: 1, Size: 2048})
+	list := r.fill(t, 1)
+	r.Release(list)
+	r.shared.mem[int(list[0])*minUnit+1999] = 7
+	defer func() {
+		if recover() == nil {
+			t.Error("not detected")
+		}
+	}()
+	r.fill(t, 1)
+}
+
+// Striding needs blocks of its order: without any, nothing can be posted, while halves go on.
+func TestR47HighOrderOnlyLayoutStopsInFragmentedMemory(t *testing.T) {
+	for _, c := range []struct {
+		kind  Kind
+		works bool
+	}{{Striding, false}, {Halves, true}, {Flip, true}, {PerSlot, true}} {
+		r := newRig(t, pages.Size4K, 1024, Config{Kind: c.kind, Ring: 64, Size: 2048, Order: 3})
+		r.pages.Fragment(3, 1)
+		n := r.Fill(make([]uint32, 64))
+		if (n == 64) != c.works || (n == 0) == c.works {
+			t.Errorf("%v: %d of 64 fragments", c.kind, n)
+		}
+	}
+}
+
+// A page of a far memory node, or out of the host's reserves, takes its frames once and is given back when
+// they are released: neither a layout nor the pages in hand use it again. The others are used as ever.
+func TestForeignAndEmergencyPagesAreNotRecycled(t *testing.T) {
+	const ring, count = 16, 256
+	all(func(k Kind) {
+		for _, order := range []int{0, 3} {
+			if k == Striding && order > 0 {
+				continue // uses no block again, whatever it is
+			}
+			t.Run(fmt.Sprintf("%v/order %d", k, order), func(t *testing.T) {
+				r := newRig(t, pages.Size4K, count, Config{Kind: k, Ring: ring, Size: 2048, Order: order})
+				unfit, taken, times := map[int]bool{}, map[int]int{}, 0
+				r.pages.SetUnfit(func(page int) bool { // every other one, when it is taken from the allocator
+					if times++; times%2 == 1 {
+						taken[page]++
+					}
+					unfit[page] = times%2 == 1
+					return unfit[page]
+				})
+				used, uses := map[int]int{}, uint64(0)
+				for range 8 * ring {
+					list := r.fill(t, 2)
+					seen := map[int]bool{}
+					for _, f := range list {
+						if page := r.shared.Page(f); unfit[page] && !seen[page] {
+							seen[page] = true
+							uses++
+							if used[page]++; used[page] > taken[page] {
+								t.Fatalf("page %d is used again, without having been given back", page)
+							}
+						}
+					}
+					r.Release(list)
+				}
+				s := r.Stats()
+				if uses == 0 || s.Unfit != uses {
+					t.Errorf("%d pages given back after %d uses", s.Unfit, uses)
+				}
+				if (k == Halves || k == Flip) && s.Recycled == 0 {
+					t.Error("the other pages are not recycled")
+				}
+				// Also from the middle of a page, and while its frames are out.
+				out := r.fill(t, 3)
+				r.Switch(k)
+				out = append(out, r.fill(t, 5)...)
+				r.Give(out)
+				if left := r.Retire(); left != 0 || r.pages.FreePagesLeft() != count {
+					t.Errorf("%d pages left, %d free", left, r.pages.FreePagesLeft())
+				}
+			})
+		}
+	})
+}
+
+// Pages taken in an emergency are given back even when it is over; those taken then are used for good. And
+// with nothing but such pages, as few as the ring needs, receiving goes on.
+func TestReceivingOutlivesAnEmergency(t *testing.T) {
+	for _, k := range []Kind{Halves, Flip, PerSlot} {
+		t.Run(k.String(), func(t *testing.T) {
+			const ring = 8
+			r := newRig(t, pages.Size4K, ring, Config{Kind: k, Ring: ring, Size: 2048})
+			r.pages.SetUnfit(func(int) bool { return true })
+			for range 20 {
+				r.Release(r.fill(t, ring))
+			}
+			s := r.Stats()
+			if s.Recycled != 0 || s.Unfit == 0 || s.Unfit != s.Fresh || s.Held != 0 || s.Failed != 0 {
+				t.Errorf("in the emergency: %+v", s)
+			}
+			out := r.fill(t, ring)
+			r.pages.SetUnfit(nil)
+			r.Release(out)
+			if s = r.Stats(); s.Held != 0 || r.pages.FreePagesLeft() != ring {
+				t.Errorf("after it %d pages are kept", s.Held)
+			}
+			for range 20 {
+				r.Release(r.fill(t, ring))
+			}
+			if after := r.Stats(); after.Unfit != s.Unfit || k != PerSlot && after.Recycled == 0 {
+				t.Errorf("afterwards: %+v", after)
+			}
+		})
+	}
+}

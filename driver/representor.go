@@ -1,0 +1,202 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"cxkit/driver/internal/eswitch"
+	"cxkit/driver/internal/object"
+)
+
+// switchdev is the switchdev mode in force. The physical function itself is the representor of the uplink:
+// it receives what came from there and no rule took, and what it sends goes there.
+type switchdev struct {
+	tables  *eswitch.Switchdev
+	sources *eswitch.Sources
+	uplink  []eswitch.Queue
+	reps    []*Representor
+	rules   map[*SwitchRule]bool
+}
+
+// Representor is a virtual function's port at its manager, in switchdev mode: what the virtual function sends
+// and no rule takes is received here, and what is sent here the virtual function receives. It has a queue pair
+// and buffers of its own, which have one owner as those of a NIC have.
+type Representor struct {
+	vport Vport
+	nic   *NIC // the queues' part of one
+	undo  object.Stack
+	queue eswitch.Queue
+	from  eswitch.Source
+	ready int // of the two above
+}
+
+// Vport is the vport that the representor stands for.
+func (r *Representor) Vport() Vport { return r.vport }
+
+// Rx is the receive queue, Tx the send queue. They end with the mode.
+func (r *Representor) Rx() *RxQueue { return r.nic.rx[0] }
+
+// Tx is the send queue.
+func (r *Representor) Tx() *TxQueue { return r.nic.tx[0] }
+
+// representorRing is the ring size of representors: what has no rule is little.
+const representorRing = 256
+
+// Representor returns the representor of virtual function i, from 1 (ErrMode: not in switchdev mode).
+func (n *NIC) Representor(ctx context.Context, i int) (*Representor, error) {
+	s, unlock, err := n.lockSwitch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if s.dev == nil {
+		return nil, fmt.Errorf("representor %d: %w", i, ErrMode)
+	}
+	if _, err := s.findVF(i); err != nil {
+		return nil, err
+	}
+	return s.dev.reps[i-1], nil
+}
+
+// newSwitchdev makes the mode's tables and representors and puts them into force.
+func (n *NIC) newSwitchdev(ctx context.Context, config eswitch.Config) (*switchdev, error) {
+	d := &switchdev{rules: map[*SwitchRule]bool{}}
+	err := n.buildSwitchdev(ctx, d, config)
+	if err != nil {
+		return nil, errors.Join(err, n.closeSwitchdev(context.WithoutCancel(ctx), d))
+	}
+	return d, nil
+}
+
+func (n *NIC) buildSwitchdev(ctx context.Context, d *switchdev, config eswitch.Config) (err error) {
+	if d.tables, err = eswitch.NewSwitchdev(ctx, config); err != nil {
+		return err
+	}
+	if d.sources, err = eswitch.NewSources(ctx, config, n.flows.flows.Head()); err != nil {
+		return err
+	}
+	for _, q := range n.tx {
+		to, err := d.tables.AddQueue(ctx, q.sq.Number(), uint16(Uplink))
+		if err != nil {
+			return err
+		}
+		d.uplink = append(d.uplink, to)
+	}
+	for _, v := range n.esw.vfs {
+		r, err := n.newRepresentor(ctx, d, v.number)
+		if err != nil {
+			return fmt.Errorf("representor of vport %d: %w", v.number, err)
+		}
+		d.reps = append(d.reps, r)
+	}
+	n.esw.mu.Lock()
+	n.esw.reps = d.reps
+	n.esw.mu.Unlock()
+	return d.tables.Root(ctx)
+}
+
+// newRepresentor makes the queues of a representor and joins them to its vport.
+func (n *NIC) newRepresentor(ctx context.Context, d *switchdev, v Vport) (*Representor, error) {
+	r := &Representor{vport: v}
+	c := Config{
+		StatsInterval: n.config.StatsInterval,
+		Queues:        1, RxRing: representorRing, TxRing: representorRing, MTU: n.config.MTU, BufferSize: n.config.BufferSize,
+		Arena: n.config.Arena, CheckBuffers: n.config.CheckBuffers, Logger: n.config.Logger, Trace: n.config.Trace,
+	}
+	c, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	p := &NIC{config: c, log: n.log.With("representor", int(v)), base: n.base, closed: make(chan struct{})}
+	// Books of its own, which are read when its memory is freed; what is in them is in the NIC's, too.
+	p.base.objects, p.base.undo = object.NewBook(n.base.objects), &r.undo
+	p.maxFrame.Store(n.maxFrame.Load())
+	p.addrs.turn = n.addrs.turn
+	p.flows.tables = make(map[*rqTable]bool)
+	r.nic = p
+	fail := func(err error) (*Representor, error) {
+		return nil, errors.Join(err, n.closeRepresentor(context.WithoutCancel(ctx), r))
+	}
+	for _, step := range []func(context.Context) error{
+		p.checkPlane, p.makePool, p.makeShared, p.makeQueues, func(ctx context.Context) error { return p.makeRepresentorStats(v) },
+	} {
+		if err := step(ctx); err != nil {
+			return fail(err)
+		}
+	}
+	to, err := p.target(ctx, 0)
+	if err != nil {
+		return fail(err)
+	}
+	r.undo.Add("the representor's TIR", func(ctx context.Context) error { return p.dropTarget(ctx, 0) })
+	if r.queue, err = d.tables.AddQueue(ctx, p.tx[0].sq.Number(), uint16(v)); err != nil {
+		return fail(err)
+	}
+	r.ready++
+	if r.from, err = d.sources.Add(ctx, uint16(v), to.tir.Number); err != nil {
+		return fail(err)
+	}
+	r.ready++
+	return r, nil
+}
+
+// closeRepresentor ends a representor. Its queues' owners find them closed.
+func (n *NIC) closeRepresentor(ctx context.Context, r *Representor) error {
+	var errs []error
+	r.nic.stopPlane()
+	if r.ready > 1 {
+		errs = append(errs, r.from.Remove(ctx))
+	}
+	if r.ready > 0 {
+		errs = append(errs, r.queue.Remove(ctx))
+	}
+	errs = append(errs, r.undo.Unwind(ctx))
+	safe := len(r.nic.queuesOut()) == 0
+	return errors.Join(append(errs, r.nic.finishPlane(safe))...)
+}
+
+// closeSwitchdev takes the mode down. It is in force no more.
+func (n *NIC) closeSwitchdev(ctx context.Context, d *switchdev) error {
+	var errs []error
+	n.esw.mu.Lock()
+	if len(d.reps) > 0 && slices.Equal(n.esw.reps, d.reps) {
+		n.esw.reps = nil
+	}
+	n.esw.mu.Unlock()
+	for r := range d.rules {
+		errs = append(errs, n.removeRule(ctx, d, r))
+	}
+	for _, r := range d.reps {
+		errs = append(errs, n.closeRepresentor(ctx, r))
+	}
+	for _, q := range d.uplink {
+		errs = append(errs, q.Remove(ctx))
+	}
+	if d.sources != nil {
+		errs = append(errs, d.sources.Close(ctx, n.flows.flows.Head()))
+	}
+	if d.tables != nil {
+		errs = append(errs, d.tables.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// stopRepresentors makes the queues of representors take no more calls; err is why, nil that the NIC closes.
+func (n *NIC) stopRepresentors(err error) {
+	if n.esw == nil {
+		return
+	}
+	n.esw.mu.Lock()
+	reps := slices.Clone(n.esw.reps)
+	n.esw.mu.Unlock()
+	for _, r := range reps {
+		if err == nil {
+			r.nic.stopPlane()
+			continue
+		}
+		r.Rx().end(err)
+		r.Tx().end(err)
+	}
+}

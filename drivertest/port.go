@@ -1,0 +1,95 @@
+package drivertest
+
+import (
+	"cxkit/driver"
+)
+
+func portTests() []Test {
+	return []Test{
+		{Name: "LinkIsUpWithACable", Run: func(e *Env) {
+			e.Until("link up", func() bool { return e.NIC.Link().Up })
+			if e.NIC.Link().Speed == 0 {
+				e.Error("an up link has no speed")
+			}
+		}},
+		{Name: "LinkFollowsTheCable", Run: func(e *Env) {
+			changes := e.NIC.LinkChanges(e.Ctx)
+			e.waitLink(changes, true)
+			for range 3 {
+				e.Bench.Far.SetLink(false)
+				e.waitLink(changes, false)
+				e.Bench.Far.SetLink(true)
+				e.waitLink(changes, true)
+			}
+			e.OnlyArrives(Frame(e.NIC.MAC(), 60, 1))
+			want := Frames(peer(), 1, 60)
+			e.Transmit(0, want...)
+			e.Same(e.Arrived(1), want)
+		}},
+		{Name: "LinkCanBeSetDown", Run: func(e *Env) {
+			changes := e.NIC.LinkChanges(e.Ctx)
+			e.waitLink(changes, true)
+			e.Must(e.NIC.SetLink(e.Ctx, false))
+			e.waitLink(changes, false)
+			e.Must(e.NIC.SetLink(e.Ctx, true))
+			e.waitLink(changes, true)
+			e.OnlyArrives(Frame(e.NIC.MAC(), 60, 1))
+		}},
+		{Name: "SendingWhileTheLinkIsDownLosesOnlyFrames", Run: func(e *Env) {
+			changes := e.NIC.LinkChanges(e.Ctx)
+			e.waitLink(changes, true)
+			e.Bench.Far.SetLink(false)
+			e.waitLink(changes, false)
+			e.Transmit(0, Frames(peer(), 100, 60)...)
+			e.Flush(0)
+			e.Bench.Far.SetLink(true)
+			e.waitLink(changes, true)
+			want := Frame(driver.MAC{2, 9, 9, 9, 9, 9}, 60, 7)
+			e.Transmit(0, want)
+			e.Same(e.Arrived(1), [][]byte{want})
+		}},
+		{Name: "MTUCanGrow", Config: driver.Config{BufferSize: 9728}, Run: func(e *Env) {
+			mac := e.NIC.MAC()
+			e.OnlyArrives(Frame(mac, 60, 0), Frame(mac, 1515, 0))
+			e.Must(e.NIC.SetMTU(e.Ctx, 9000))
+			if e.NIC.MTU() != 9000 {
+				e.Errorf("MTU is %d", e.NIC.MTU())
+			}
+			e.OnlyArrives(Frame(mac, 9014, 1), Frame(mac, 9015, 0))
+			big := Frame(peer(), 9014, 2)
+			e.Transmit(0, big)
+			e.Same(e.Arrived(1), [][]byte{big})
+			e.Must(e.NIC.SetMTU(e.Ctx, 1000))
+			e.OnlyArrives(Frame(mac, 1014, 3), Frame(mac, 1015, 0))
+		}},
+		{Name: "MTUBeyondTheBuffersIsRefused", Run: func(e *Env) {
+			for _, mtu := range []int{9000, 0, -1, 10, 1 << 20} {
+				if e.NIC.SetMTU(e.Ctx, mtu) == nil {
+					e.Errorf("MTU %d is not refused", mtu)
+				}
+			}
+			e.OnlyArrives(Frame(e.NIC.MAC(), 1514, 1))
+		}},
+		{Name: "JumboFromTheStart", Config: driver.Config{MTU: driver.MaxMTU}, Run: func(e *Env) {
+			e.OnlyArrives(Frame(e.NIC.MAC(), driver.MaxMTU+14, 1), Frame(e.NIC.MAC(), driver.MaxMTU+15, 1))
+		}},
+	}
+}
+
+// waitLink reads changes until the link is in the wanted state.
+func (e *Env) waitLink(changes <-chan driver.Link, up bool) {
+	e.Helper()
+	for {
+		select {
+		case l, ok := <-changes:
+			if !ok {
+				e.Fatalf("link changes ended, waiting for up=%v", up)
+			}
+			if l.Up == up {
+				return
+			}
+		case <-e.Ctx.Done():
+			e.Fatalf("link up=%v: %v", up, e.Ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package vmtest
+
+import (
+	"testing"
+
+	"cxkit/device"
+)
+
+// TestLinuxDrivesTheCard boots kernels whose mlx5 driver nobody here wrote.
+func TestLinuxDrivesTheCard(t *testing.T) {
+	t.Parallel()
+	for _, kernel := range []string{"6.12", "6.1"} {
+		t.Run(kernel, func(t *testing.T) {
+			f := findTools(t, kernel)
+			cards, sockets := serveCards(t, 2, CardsConfig{})
+			g := f.guestFor(t, "acceptance.sh")
+			g.Sockets = sockets
+			asked := 0
+			answer(t, g, func(string) {
+				asked++
+				for i := range 2 {
+					if n := cards.Card(i).Books().Functions[0]; !n.Clean() {
+						t.Errorf("unload %d, card %d: firmware has %d pages and objects %v", asked, i, n.Pages, n.Objects)
+					}
+				}
+			})
+			run(t, g, cards)
+			if asked != 4 {
+				t.Errorf("the guest unloaded its driver %d times, want 4", asked)
+			}
+			for i := range 2 {
+				if s := cards.Server(i).Stats(); s.Clients != 1 || s.VectorsDropped != 0 {
+					t.Errorf("card %d's server: %+v", i, s)
+				}
+			}
+		})
+	}
+}
+
+// TestLinuxRingsByMemory boots Linux on cards whose doorbell pages it writes without a message.
+func TestLinuxRingsByMemory(t *testing.T) {
+	t.Parallel()
+	f := findTools(t, "6.12")
+	cards, sockets := serveCards(t, 2, CardsConfig{Device: device.Config{MapDoorbells: true}})
+	g := f.guestFor(t, "mapped.sh")
+	g.Sockets = sockets
+	requests := func() uint64 { return cards.Server(0).Stats().Requests + cards.Server(1).Stats().Requests }
+	var before, during uint64
+	answer(t, g, func(question string) {
+		switch question {
+		case "before":
+			before = requests()
+		case "after":
+			during = requests() - before
+		case "books":
+			for i := range 2 {
+				if n := cards.Card(i).Books().Functions[0]; !n.Clean() {
+					t.Errorf("card %d: firmware has %d pages and objects %v", i, n.Pages, n.Objects)
+				}
+			}
+		}
+	})
+	run(t, g, cards)
+	// Trapped doorbells are more than 40 for each of 20 MB; what is left is commands that ask for statistics.
+	if before == 0 || during > 200 {
+		t.Errorf("%d requests before transfers and %d while they ran", before, during)
+	}
+}
+
+// TestAGuestThatRebootsFindsItsCardsFresh: the driver does not say good-bye, and QEMU stays connected.
+func TestAGuestThatRebootsFindsItsCardsFresh(t *testing.T) {
+	t.Parallel()
+	f := findTools(t, "6.12")
+	cards, sockets := serveCards(t, 2, CardsConfig{})
+	g := f.guestFor(t, "reboot.sh")
+	g.Sockets = sockets
+	g.Devices = []string{"-action", "reboot=reset"} // guests of tests end instead
+	boots := 0
+	answerWith(t, g, func(string) string {
+		boots++
+		return map[int]string{1: "first"}[boots]
+	})
+	run(t, g, cards)
+	if boots != 2 {
+		t.Errorf("%d boots, want 2", boots)
+	}
+	for i := range 2 {
+		if s := cards.Server(i).Stats(); s.Clients != 1 {
+			t.Errorf("card %d's server had %d clients, want the one QEMU", i, s.Clients)
+		}
+	}
+}

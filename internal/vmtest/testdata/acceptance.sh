@@ -1,0 +1,77 @@
+# What a netdev must do: link, ping, TCP both ways with every byte checked, down and up, unload and load.
+. /root/pair.sh
+
+pair_up
+ethtool -i eth0
+try ping -c 3 -W 5 $b
+try ping -c 2 -W 5 -s 1 $b
+try ping -c 2 -W 5 -s 1473 $b
+try ping -c 2 -W 5 -s 4001 $b
+ip addr show eth0 | grep inet
+try ping6 -c 2 -W 5 "$(ip -n b -6 addr show eth1 | sed -n 's/.*inet6 \(fe80[^/]*\).*/\1/p')%eth0"
+try serve
+try agent transfer $b:7000 10000000
+try quiet_log
+
+echo "== VLAN, long frames, promiscuous"
+try ip link add link eth0 name v7 type vlan id 7
+try ip -n b link add link eth1 name v7 type vlan id 7
+ip addr add 10.7.0.1/24 dev v7
+ip -n b addr add 10.7.0.2/24 dev v7
+ip link set v7 up
+ip -n b link set v7 up
+try ping -q -c 2 -w 20 10.7.0.2
+ip link del v7
+ip -n b link del v7
+try ip link set eth0 mtu 9000
+try ip -n b link set eth1 mtu 9000
+try wait_link
+try ping -q -c 2 -w 20 -s 8900 $b
+try agent transfer $b:7000 1000000
+try ip link set eth0 mtu 1500
+try ip -n b link set eth1 mtu 1500
+try wait_link
+try ip link set eth0 promisc on
+try ping -q -c 1 -w 20 $b
+try ip link set eth0 promisc off
+try ethtool -t eth0
+try ethtool -m eth0 >/dev/null
+try ethtool -S eth0 >/dev/null
+try wait_link
+try quiet_log
+
+echo "== down and up"
+for round in $(seq 10); do
+	ip link set eth0 down
+	ip link set eth0 up
+	ip -n b link set eth1 down
+	ip -n b link set eth1 up
+	try wait_link
+	ip addr replace $a/24 dev eth0
+	try ping -q -c 1 -W 10 $b
+done
+try agent transfer $b:7000 1000000
+kill $server
+wait $server 2>/dev/null
+try quiet_log
+
+echo "== unload and load"
+for round in 1 2 3; do
+	try pair_down
+	try rmmod mlx5_core
+	ask books
+	try modprobe mlx5_core
+	pair_up
+	try ping -q -c 1 -W 10 $b
+	try quiet_log
+done
+try serve
+try agent transfer $b:7000 1000000
+kill $server
+try pair_down
+try rmmod mlx5_core
+ask books
+try quiet_log
+
+[ $problems = 0 ] || { echo "$problems problems"; exit 1; }
+echo "all is well"

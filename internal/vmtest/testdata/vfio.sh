@@ -1,0 +1,125 @@
+# Our driver on the guest kernel's own VFIO: the conformance suites of package inguest, and cxkit as a user runs it.
+. /root/pair.sh
+
+# address_of VENDOR:DEVICE prints where a function is.
+address_of() {
+	for d in /sys/bus/pci/devices/*; do
+		[ "$(cat $d/vendor):$(cat $d/device)" = "$1" ] && basename $d
+	done
+}
+
+# has PATTERN FILE: a line of the file is like it.
+has() { grep -qE "$1" $2 || { echo "no '$1' in $2:"; cat $2; return 1; }; }
+
+# refuses PATTERN COMMAND...: it fails, and says so.
+refuses() {
+	pattern=$1
+	shift
+	if "$@" >/tmp/refusal 2>&1; then
+		echo "not refused: $*"
+		return 1
+	fi
+	has "$pattern" /tmp/refusal
+}
+
+suite=$(address_of 0x1b36:0x0c0d)
+nic=$(address_of 0x15b3:0x1017)
+export CXKIT_GUEST_SUITE_CARD=$suite CXKIT_GUEST_NIC=$nic
+echo 160 >/proc/sys/vm/nr_hugepages
+modprobe virtio_pci 2>/dev/null # built in or a module
+modprobe virtio_console 2>/dev/null
+
+# The kernel's driver has the card: cxkit says what to type, and does it.
+modprobe mlx5_core
+ask begin
+try cxkit devices
+cxkit devices >/tmp/devices
+try has "$nic +ConnectX-5 +mlx5_core" /tmp/devices
+try refuses "driver mlx5_core has it: type cxkit bind $nic" cxkit stat --device vfio:$nic
+try cxkit bind $nic
+try cxkit bind $suite
+cxkit devices >/tmp/devices
+try has "$nic +ConnectX-5 +vfio-pci" /tmp/devices
+
+# The suites' results, and all of their output if one failed.
+if ! inguest -test.timeout 600s $(cat /root/suite.args) >/tmp/suite 2>&1; then
+	tail -n 150 /tmp/suite
+	try false
+fi
+grep -E '^ *--- |guest_test.go' /tmp/suite
+try has '^--- PASS: TestTransport ' /tmp/suite
+try has '^ *--- PASS: TestCard/NIC/SendAndReceiveAtTheSameTime ' /tmp/suite
+try has '^ *--- PASS: TestCard/Speed ' /tmp/suite
+ask idle
+
+# To mlx5_core and back five times; each side finds a card that works.
+for round in 1 2 3 4 5; do
+	try cxkit unbind $nic >/dev/null
+	for tenth in $(seq 100); do
+		[ ! -e /sys/bus/pci/devices/$nic/net ] || break
+		usleep 100000
+	done
+	try [ -e /sys/bus/pci/devices/$nic/net ]
+	try cxkit bind $nic >/dev/null
+	cxkit stat --device vfio:$nic >/tmp/stat || try false
+	try has 'rx_packets_phy' /tmp/stat
+done
+
+# under_traffic starts cxkit run and waits until it receives.
+under_traffic() {
+	cxkit run --device vfio:$nic --stats-period 100ms --show 0 >/tmp/run 2>&1 &
+	run=$!
+	for tenth in $(seq 200); do
+		! grep -qE 'received [1-9]' /tmp/run || return 0
+		usleep 100000
+	done
+	echo "no traffic:"
+	cat /tmp/run
+	return 1
+}
+
+# Killed in the middle of traffic; a clean start afterwards.
+ask flood
+try under_traffic
+kill -9 $run
+wait $run 2>/dev/null
+try cxkit run --device vfio:$nic --count 200 --show 0 >/tmp/run
+try has '^ *rx_packets +[0-9]+|200' /tmp/run
+try cxkit capture -i vfio:$nic -c 50 -w /tmp/c.pcapng ether proto 0x88b5 2>/tmp/captured
+try has '^50 packets captured' /tmp/captured
+try [ $(wc -c </tmp/c.pcapng) -gt 10000 ]
+try cxkit caps --device vfio:$nic --save /tmp/caps.json
+try cxkit caps --device vfio:$nic --diff /tmp/caps.json
+
+# Without rights, with a limit on locked memory.
+group=$(basename $(readlink /sys/bus/pci/devices/$nic/iommu_group))
+try refuses "sudo chown .USER /dev/vfio/$group" agent as 1000 cxkit stat --device vfio:$nic
+chown 1000:1000 /dev/vfio/$group
+try refuses 'RLIMIT_MEMLOCK.*ulimit -l' agent as 1000 sh -c "ulimit -l 64; exec cxkit stat --device vfio:$nic"
+ulimit -l unlimited
+try agent as 1000 cxkit stat --device vfio:$nic >/dev/null
+
+try quiet_log
+
+# Unplugged in the middle of traffic: the kernel waits until cxkit lets go, which is at once.
+try under_traffic
+ask unplug
+began=$(cut -d. -f1 /proc/uptime)
+echo 1 >/sys/bus/pci/devices/$nic/remove
+ended=$(cut -d. -f1 /proc/uptime)
+! wait $run || try false
+try has 'device gone.*wants the device back' /tmp/run
+[ $((ended - began)) -le 9 ] || try false # the kernel asks again after ten seconds
+echo 1 >/sys/bus/pci/rescan
+# Nobody could reset the card while it was being removed; one that was really unplugged has lost its power.
+sleep 1
+echo 1 >/sys/bus/pci/devices/$nic/reset
+[ -e /sys/bus/pci/devices/$nic/driver ] || echo $nic >/sys/bus/pci/drivers_probe
+for tenth in $(seq 100); do
+	[ ! -e /sys/bus/pci/devices/$nic/net ] || break
+	usleep 100000
+done
+cxkit devices >/tmp/devices
+try has "$nic +ConnectX-5 +mlx5_core" /tmp/devices
+ask end
+exit $problems

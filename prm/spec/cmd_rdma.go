@@ -1,0 +1,120 @@
+package spec
+
+// rdmaCommands are the QP, SRQ, XRC, RoCE address and PSV commands.
+var rdmaCommands = []Command{
+	{Op: 0x500, Name: "CreateQP", PRM: "CREATE_QP",
+		In: &Layout{Name: "CreateQPIn", PRM: "create_qp_in", Size: 0x110, Fields: []Field{
+			bits("QpcExt", "qpc_ext", 0x08, 31, 31, "0"),
+			bits("InputQPN", "input_qpn", 0x08, 23, 0, "0; special QPs give a number"),
+			bits("OptParamMask", "opt_param_mask", 0x10, 31, 0, "0"),
+			bits("ECE", "ece", 0x14, 31, 0, "0 without cap ece_support 0x14[28]"),
+			embed("Context", "qpc", "QPContext", 0x18, "qpc below; state after creation is RST"),
+			bits("WQUMEMOffset", "wq_umem_offset", 0x100, 63, 0, ""),
+			bits("WQUMEMID", "wq_umem_id", 0x108, 31, 0, ""),
+			bits("WQUMEMValid", "wq_umem_valid", 0x10C, 31, 31, "devx/umem"),
+		}, Tail: words("PAS", "pas", 0x110, 8, "", "64-bit page addresses: RQ at buffer start (page_offset), SQ directly behind it at RQ size")},
+		Out: &Layout{Name: "CreateQPOut", PRM: "create_qp_out", Size: 0x10, Fields: []Field{
+			bits("QPN", "qpn", 0x08, 23, 0, "24 bit"),
+			bits("ECE", "ece", 0x0C, 31, 0, "0 without cap ece_support 0x14[28]"),
+		}},
+	},
+	{Op: 0x50B, Name: "QueryQP", PRM: "QUERY_QP",
+		In: &Layout{Name: "QueryQPIn", PRM: "query_qp_in", Size: 0x10, Fields: []Field{
+			bits("QpcExt", "qpc_ext", 0x08, 31, 31, ""),
+			bits("QPN", "qpn", 0x08, 23, 0, ""),
+		}},
+		Out: &Layout{Name: "QueryQPOut", PRM: "query_qp_out", Size: 0x1D0, Fields: []Field{
+			bits("OptParamMask", "opt_param_mask", 0x10, 31, 0, ""),
+			bits("ECE", "ece", 0x14, 31, 0, ""),
+			embed("Context", "qpc", "QPContext", 0x18, ""),
+			blob("QPPASOrQpcExtAndPAS", "qp_pas_or_qpc_ext_and_pas", 0x110, 0xC0, "PAS list, or extension if qpc_ext"),
+		}},
+	},
+	{Op: 0x705, Name: "CreateXRCSRQ", PRM: "CREATE_XRC_SRQ",
+		In: &Layout{Name: "CreateXRCSRQIn", PRM: "create_xrc_srq_in", Size: 0x110, Fields: []Field{
+			embed("Context", "xrc_srq_context_entry", "XRCSRQContext", 0x10, "xrc_srqc"),
+			bits("XRCSRQUMEMValid", "xrc_srq_umem_valid", 0x5C, 31, 31, ""),
+		}, Tail: words("PAS", "pas", 0x110, 8, "", "page addresses")},
+		Out: &Layout{Name: "CreateXRCSRQOut", PRM: "create_xrc_srq_out", Size: 0x10, Fields: []Field{
+			bits("XRCSRQN", "xrc_srqn", 0x08, 23, 0, ""),
+		}},
+	},
+	{Op: 0x706, Name: "DestroyXRCSRQ", PRM: "DESTROY_XRC_SRQ",
+		In: &Layout{Name: "DestroyXRCSRQIn", PRM: "destroy_xrc_srq_in", Size: 0x10, Fields: []Field{
+			bits("XRCSRQN", "xrc_srqn", 0x08, 23, 0, ""),
+		}},
+		Out: &Layout{Name: "DestroyXRCSRQOut", PRM: "destroy_xrc_srq_out", Size: 0x10},
+	},
+	{Op: 0x707, Name: "QueryXRCSRQ", PRM: "QUERY_XRC_SRQ",
+		In: &Layout{Name: "QueryXRCSRQIn", PRM: "query_xrc_srq_in", Size: 0x10, Fields: []Field{
+			bits("XRCSRQN", "xrc_srqn", 0x08, 23, 0, ""),
+		}},
+		Out: &Layout{Name: "QueryXRCSRQOut", PRM: "query_xrc_srq_out", Size: 0x110, Fields: []Field{
+			embed("Context", "xrc_srq_context_entry", "XRCSRQContext", 0x10, "xrc_srqc"),
+		}, Tail: words("PAS", "pas", 0x110, 8, "", "page addresses")},
+	},
+	{Op: 0x708, Name: "ArmXRCSRQ", PRM: "ARM_XRC_SRQ", Doc: "op_mod 1. Sets lwm and re-arms event 0x14. RMP: MODIFY_RMP bitmask lwm instead",
+		In: &Layout{Name: "ArmXRCSRQIn", PRM: "arm_xrc_srq_in", Size: 0x10, Fields: []Field{
+			bits("XRCSRQN", "xrc_srqn", 0x08, 23, 0, ""),
+			bits("LWM", "lwm", 0x0C, 15, 0, "limit: event 0x14 when fewer WQEs remain, 0 = off"),
+		}},
+		Out: &Layout{Name: "ArmXRCSRQOut", PRM: "arm_xrc_srq_out", Size: 0x10},
+	},
+	{Op: 0x80E, Name: "AllocXRCD", PRM: "ALLOC_XRCD",
+		In: &Layout{Name: "AllocXRCDIn", PRM: "alloc_xrcd_in", Size: 0x10},
+		Out: &Layout{Name: "AllocXRCDOut", PRM: "alloc_xrcd_out", Size: 0x10, Fields: []Field{
+			bits("XRCD", "xrcd", 0x08, 23, 0, ""),
+		}},
+	},
+	{Op: 0x80F, Name: "DeallocXRCD", PRM: "DEALLOC_XRCD",
+		In: &Layout{Name: "DeallocXRCDIn", PRM: "dealloc_xrcd_in", Size: 0x10, Fields: []Field{
+			bits("XRCD", "xrcd", 0x08, 23, 0, ""),
+		}},
+		Out: &Layout{Name: "DeallocXRCDOut", PRM: "dealloc_xrcd_out", Size: 0x10},
+	},
+	{Op: 0x761, Name: "SetRoCEAddress", PRM: "SET_ROCE_ADDRESS", Doc: "Sent for every GID the kernel adds: at least v1 and v2 of the link-local address",
+		In: &Layout{Name: "SetRoCEAddressIn", PRM: "set_roce_address_in", Size: 0x30, Fields: []Field{
+			bits("RoCEAddressIndex", "roce_address_index", 0x08, 31, 16, "GID index < roce_cap.roce_address_table_size"),
+			bits("VHCAPortNum", "vhca_port_num", 0x08, 3, 0, "only with num_vhca_ports"),
+			blob("SourceL3Address", "roce_address.source_l3_address", 0x10, 0x10, "GID; IPv4 as ::ffff:a.b.c.d. All zero + MAC zero = entry removed"),
+			bits("VLANValid", "roce_address.vlan_valid", 0x20, 28, 28, ""),
+			bits("VLANID", "roce_address.vlan_id", 0x20, 27, 16, ""),
+			blob("SourceMAC", "roce_address.source_mac", 0x22, 0x06, "48 bits"),
+			bits("RoCEL3Type", "roce_address.roce_l3_type", 0x28, 11, 8, "0 IPv4, 1 IPv6 (v2 only)"),
+			bits("RoCEVersion", "roce_address.roce_version", 0x28, 7, 0, "0 v1, 2 v2"),
+		}},
+		Out: &Layout{Name: "SetRoCEAddressOut", PRM: "set_roce_address_out", Size: 0x10},
+	},
+	{Op: 0x760, Name: "QueryRoCEAddress", PRM: "QUERY_ROCE_ADDRESS",
+		In: &Layout{Name: "QueryRoCEAddressIn", PRM: "query_roce_address_in", Size: 0x10, Fields: []Field{
+			bits("RoCEAddressIndex", "roce_address_index", 0x08, 31, 16, ""),
+			bits("VHCAPortNum", "vhca_port_num", 0x08, 3, 0, ""),
+		}},
+		Out: &Layout{Name: "QueryRoCEAddressOut", PRM: "query_roce_address_out", Size: 0x30, Fields: []Field{
+			blob("SourceL3Address", "roce_address.source_l3_address", 0x10, 0x10, ""),
+			bits("VLANValid", "roce_address.vlan_valid", 0x20, 28, 28, ""),
+			bits("VLANID", "roce_address.vlan_id", 0x20, 27, 16, ""),
+			blob("SourceMAC", "roce_address.source_mac", 0x22, 0x06, "48 bits"),
+			bits("RoCEL3Type", "roce_address.roce_l3_type", 0x28, 11, 8, ""),
+			bits("RoCEVersion", "roce_address.roce_version", 0x28, 7, 0, ""),
+		}},
+	},
+	{Op: 0x600, Name: "CreatePSV", PRM: "CREATE_PSV", Doc: "Signature objects; only with integrity MRs",
+		In: &Layout{Name: "CreatePSVIn", PRM: "create_psv_in", Size: 0x10, Fields: []Field{
+			bits("NumPSV", "num_psv", 0x08, 31, 28, "1..4 (Linux 2)"),
+			bits("PD", "pd", 0x08, 23, 0, ""),
+		}},
+		Out: &Layout{Name: "CreatePSVOut", PRM: "create_psv_out", Size: 0x20, Fields: []Field{
+			bits("PSV0Index", "psv0_index", 0x10, 23, 0, "one index per PSV"),
+			bits("PSV1Index", "psv1_index", 0x14, 23, 0, ""),
+			bits("PSV2Index", "psv2_index", 0x18, 23, 0, ""),
+			bits("PSV3Index", "psv3_index", 0x1C, 23, 0, ""),
+		}},
+	},
+	{Op: 0x601, Name: "DestroyPSV", PRM: "DESTROY_PSV",
+		In: &Layout{Name: "DestroyPSVIn", PRM: "destroy_psv_in", Size: 0x10, Fields: []Field{
+			bits("PSVN", "psvn", 0x08, 23, 0, ""),
+		}},
+		Out: &Layout{Name: "DestroyPSVOut", PRM: "destroy_psv_out", Size: 0x10},
+	},
+}
