@@ -71,18 +71,20 @@ const never = -1 << 62
 // Quick returns the counters as they were read last, and asks for a refresh of the link groups if the
 // interval has passed. It does not wait, and allocates nothing. The snapshot is shared.
 func (s *Source) Quick() stats.Snapshot {
+	latest := s.latest.Load() // before asking: what is asked for may be there at once
 	if s.monitored.Load() {
 		s.ask(wantOwn, linkGroups)
 	} else {
 		s.ask(wantLink, linkGroups)
 	}
-	return *s.latest.Load()
+	return *latest
 }
 
 // QuickAll is Quick, but what it asks for is all groups.
 func (s *Source) QuickAll() stats.Snapshot {
+	latest := s.latest.Load()
 	s.ask(wantAll, allGroups)
-	return *s.latest.Load()
+	return *latest
 }
 
 // Notify asks for a refresh of the link groups: firmware said that one of their counters moved. Event
