@@ -1,5 +1,8 @@
-# What a netdev must do: link, ping, TCP both ways with every byte checked, down and up, unload and load.
+# What a netdev must do: link, ping, TCP both ways with every byte checked, down and up, unload and load; settings
+# changed under traffic; functions taken away and given back.
 . /root/pair.sh
+. /root/lifecycle.sh
+. /root/rounds
 
 pair_up
 ethtool -i eth0
@@ -13,7 +16,7 @@ try serve
 try agent transfer $b:7000 10000000
 try quiet_log
 
-echo "== VLAN, long frames, promiscuous"
+section "VLAN, long frames, promiscuous"
 try ip link add link eth0 name v7 type vlan id 7
 try ip -n b link add link eth1 name v7 type vlan id 7
 ip addr add 10.7.0.1/24 dev v7
@@ -40,8 +43,8 @@ try ethtool -S eth0 >/dev/null
 try wait_link
 try quiet_log
 
-echo "== down and up"
-for round in $(seq 10); do
+section "down and up"
+for round in $(seq $downs); do
 	ip link set eth0 down
 	ip link set eth0 up
 	ip -n b link set eth1 down
@@ -51,12 +54,27 @@ for round in $(seq 10); do
 	try ping -q -c 1 -W 10 $b
 done
 try agent transfer $b:7000 1000000
+try quiet_log
+
+section "settings under traffic"
+traffic_on
+for round in $(seq $changes); do
+	change_settings
+done
+try traffic_off
 kill $server
 wait $server 2>/dev/null
 try quiet_log
 
-echo "== unload and load"
-for round in 1 2 3; do
+section "functions taken away and given back"
+for round in $(seq $returns); do
+	take_and_give
+	try ping -q -c 1 -W 10 $b
+	try quiet_log
+done
+
+section "unload and load"
+for round in $(seq $loads); do
 	try pair_down
 	try rmmod mlx5_core
 	ask books

@@ -10,6 +10,9 @@ try() {
 	problems=$((problems + 1))
 }
 
+# section says what comes, and when.
+section() { echo "== $* (at $(cut -d' ' -f1 /proc/uptime) s)"; }
+
 # card_of prints the PCI address behind a network interface.
 card_of() { basename "$(readlink -f "/sys/class/net/$1/device")"; }
 
