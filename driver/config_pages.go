@@ -107,6 +107,9 @@ func (c *Config) completePages() error {
 		p.RxLayout = RxHalves
 	case p.RxLayout != RxStack && c.Striding:
 		return fmt.Errorf("config: receive layout %v with striding queues, which copy every frame: want %v", p.RxLayout, RxStack)
+	case p.RxLayout == RxBlocks && layout.PerBlock(c.BufferSize, p.RxPageSize, *p.RxOrder) > layout.MaxPerBlock:
+		return fmt.Errorf("config: blocks of %d pages of %d bytes hold %d buffers of %d: want at most %d", 1<<*p.RxOrder, p.RxPageSize,
+			layout.PerBlock(c.BufferSize, p.RxPageSize, *p.RxOrder), c.BufferSize, layout.MaxPerBlock)
 	case p.RxLayout != RxStack && !fits:
 		return fmt.Errorf("config: receive layout %v with buffers of %d bytes: they do not fit into pages of %d", p.RxLayout, c.BufferSize, p.RxPageSize)
 	}

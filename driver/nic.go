@@ -50,6 +50,8 @@ type NIC struct {
 
 	kept []*dma.Arena // that the card may still use, from teardown to finishPlane
 
+	// releasing is read-locked by ReleaseAll while it moves buffers: stopPlane waits for those that are at it.
+	releasing sync.RWMutex
 	closed    chan struct{} // closed by stopPlane
 	closeOnce sync.Once
 }

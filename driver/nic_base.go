@@ -88,7 +88,9 @@ func (n *NIC) startPlane(ctx context.Context, b base) error {
 // The owners of queues have stopped using them. It may be called more than once.
 func (n *NIC) stopPlane() {
 	n.closeOnce.Do(func() {
+		n.releasing.Lock() // those that release now are waited for, later ones see that the NIC is closed
 		close(n.closed)
+		n.releasing.Unlock()
 		for _, q := range n.rx {
 			q.close()
 		}

@@ -62,16 +62,23 @@ func (n *NIC) inRings() error {
 // ReleaseAll gives buffers back from any goroutine and empties the packets; empty packets are skipped. It
 // takes a lock once in 64 packets: queue owners use RxQueue.Release.
 func (n *NIC) ReleaseAll(pkts []Packet) {
+	n.releasing.RLock()
+	defer n.releasing.RUnlock()
 	if n.isClosed() {
 		clear(pkts)
 		return
 	}
+	n.releaseAll(pkts)
+}
+
+// releaseAll is ReleaseAll while the NIC cannot be closed.
+func (n *NIC) releaseAll(pkts []Packet) {
 	var free [64]uint32
 	k := 0
 	for i := range pkts {
 		p := &pkts[i]
 		if c := p.unmerge(); c != nil {
-			n.ReleaseAll(c.rest)
+			n.releaseAll(c.rest)
 			c.done()
 		}
 		if p.buffer == 0 {

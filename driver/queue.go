@@ -30,6 +30,8 @@ type common struct {
 	events    *event.EQ     // that they come by
 	watch     *time.Timer   // of sleep
 	nudged    *event.Signal // raised when the queue ends and when the depot has buffers again
+	also      *event.Signal // completions of another queue that end a sleep, too; may be nil
+	alsoCame  bool          // and one did
 
 	// awake is held by Wait and Flush while they look at the rings. Close takes it before memory goes: the
 	// owner has stopped using the queue then, but a wait may be under way.
@@ -133,10 +135,17 @@ func (q *common) doze(ctx context.Context, d time.Duration) (wakening, error) {
 	defer q.awake.Lock()
 	q.watch.Reset(d)
 	defer q.watch.Stop()
+	var also <-chan struct{}
+	if q.also != nil {
+		also = q.also.C()
+	}
 	select {
 	case <-q.completed.C():
 		return eventCame, nil
 	case <-q.nudged.C():
+		return otherwise, nil
+	case <-also:
+		q.alsoCame = true
 		return otherwise, nil
 	case <-q.watch.C:
 		return nothingCame, nil

@@ -286,8 +286,11 @@ func (q *RxQueue) pending() bool {
 	}
 	now, wait := q.merge.pending()
 	q.patience = wait
-	return now
+	return now || wait > 0 && q.dry()
 }
+
+// dry tells that no frame can come before buffers come back. It asks for them.
+func (q *RxQueue) dry() bool { return q.rq.Outstanding() == 0 || q.starved() }
 
 // Posted is how many buffers the card has to put frames into, or has filled and nobody took: none with
 // Striding, whose memory is no buffers. The owner calls it.
@@ -328,7 +331,12 @@ func (q *RxQueue) Wait(ctx context.Context) error {
 		if _, there := q.cq.Peek(); there && !q.starved() {
 			return nil
 		}
-		if err := q.sleep(ctx, q.cq, &q.count.waitCounts); err != nil {
+		if q.awaitSends() {
+			return nil
+		}
+		err := q.sleep(ctx, q.cq, &q.count.waitCounts)
+		q.sendsCame()
+		if err != nil {
 			return err
 		}
 	}

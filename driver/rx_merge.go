@@ -17,6 +17,9 @@ type chain struct {
 	rest []Packet // their Data are payload only; at most gro.MaxSegments-1
 }
 
+// never is a time that everything is older than.
+const never = time.Duration(1<<63 - 1)
+
 // merging is the packets that a receive queue is merging.
 type merging struct {
 	merger  gro.Merger
@@ -145,8 +148,11 @@ func (q *RxQueue) pollMerged(pkts []Packet) int {
 		for i := range raw[:k] {
 			m.add(&raw[i], now)
 		}
-		if k < len(raw) {
-			m.flush(now) // the end of what is there
+		if k < len(raw) { // the end of what is there
+			if q.dry() {
+				now = never // what is held has the memory that the ring lacks
+			}
+			m.flush(now)
 		}
 		n += m.hand(pkts[n:])
 		if k < len(raw) {

@@ -129,9 +129,40 @@ func (n *NIC) makeProgram(ctx context.Context, q *RxQueue, memory *ringMemory) e
 		return fmt.Errorf("send queue for the program: %w", err)
 	}
 	n.programTx = append(n.programTx, t)
+	q.allowPrograms(t)
+	return q.SetProgram(n.config.Program)
+}
+
+// allowPrograms gives the queue what programs need; t is the send queue of theirs.
+func (q *RxQueue) allowPrograms(t *TxQueue) {
 	q.xdp = &program{tx: t}
 	q.xdp.arrived.list = make([]Packet, 0, maxRedirected)
-	return q.SetProgram(n.config.Program)
+	q.also = t.completed
+}
+
+// awaitSends has the end of a program's sends end a wait, too, if they may have the pages that the ring lacks. It
+// reports whether some have ended by now.
+func (q *RxQueue) awaitSends() bool {
+	if q.xdp == nil || q.rq.Outstanding() > 0 {
+		return false
+	}
+	t := q.xdp.tx
+	if t.sq.Outstanding() == 0 || t.stopped() {
+		return false
+	}
+	if t.cq.Arm() {
+		t.count.arms.Add(1)
+	}
+	// Partner: the card looks at the arm record after it wrote a completion.
+	return t.finished()
+}
+
+// sendsCame notes the event of the sends, or that none is needed any more.
+func (q *RxQueue) sendsCame() {
+	if x := q.xdp; x != nil && (q.alsoCame || x.tx.finished()) {
+		q.alsoCame = false
+		x.tx.cq.Fired()
+	}
 }
 
 // pollProgram is poll with the verdicts of a program, if one is loaded: it returns what they let pass.
@@ -147,10 +178,9 @@ func (q *RxQueue) pollProgram(pkts []Packet) int {
 			q.pool.Holders[pkts[i].buffer-1] = q.delivered
 		}
 	}
+	x.tx.Reap() // first: the ring may lack the pages
 	if x.run == nil {
-		n += q.poll(pkts[n:])
-		x.tx.Reap()
-		return n
+		return n + q.poll(pkts[n:])
 	}
 	// What a program drops or sends leaves room for more. A bounded time: others want to poll, too.
 	for range 8 {
@@ -164,7 +194,6 @@ func (q *RxQueue) pollProgram(pkts []Packet) int {
 		}
 	}
 	q.finishSends()
-	x.tx.Reap()
 	return n
 }
 
@@ -214,7 +243,7 @@ func (q *RxQueue) around(p *Packet) []byte {
 	pool := q.pool
 	from := int(p.buffer-1) * pool.Unit
 	start, end := 0, from+pool.Size
-	if p.buffer-1 < pool.Fragments() && from%q.nic.config.RxPageSize == Headroom {
+	if p.buffer-1 < pool.Fragments() && q.pages.WithHeadroom(p.buffer-1) {
 		start = Headroom
 	}
 	return pool.Mem[from-start : end : end]

@@ -7,6 +7,7 @@ type halves struct {
 	perPage int
 	circle  []uint32
 	cursor  int // the oldest page in quarantine, or a place without a page
+	search  int // where rescue found the last one
 	next    uint32
 	left    int // fragments of the current page that were not posted yet
 }
@@ -100,14 +101,19 @@ func (h *halves) turn() bool {
 }
 
 // rescue brings a free page from elsewhere in the circle to the cursor: receiving must not stall while there
-// is one. It searches once after something was released.
+// is one. It searches once after something was released, from where it found the last one on: pages are mostly
+// released in the order they were posted in, so the next free one is near.
 func (h *halves) rescue() (page uint32, ok bool) {
 	if !h.q.freed {
 		return 0, false
 	}
-	for i, page := range h.circle {
-		if page != noPage && h.q.shared.info[page].refs == 1 {
-			h.circle[i], h.circle[h.cursor] = h.circle[h.cursor], page
+	for range h.circle {
+		if h.search++; h.search >= len(h.circle) {
+			h.search = 0
+		}
+		h.q.stats.Searched++
+		if page := h.circle[h.search]; page != noPage && h.q.shared.info[page].refs == 1 {
+			h.circle[h.search], h.circle[h.cursor] = h.circle[h.cursor], page
 			h.q.stats.Rescued++
 			return page, true
 		}

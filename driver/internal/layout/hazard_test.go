@@ -318,3 +318,53 @@ func TestReceivingOutlivesAnEmergency(t *testing.T) {
 		})
 	}
 }
+
+// A ring larger than memory fills is filled as far as there is memory, and pages are used again as they come back:
+// looking for one costs a few looks, not one at every place of the ring (which cost 15 us a frame on a ring of 16,384).
+func TestRingBeyondMemoryIsFilledWithoutLongSearches(t *testing.T) {
+	const ring, count = 2048, 128
+	for _, k := range []Kind{Halves, Flip} {
+		for name, c := range map[string]struct {
+			limit int
+			fail  bool
+		}{"limit": {count, false}, "no memory": {ring, true}} {
+			t.Run(k.String()+"/"+name, func(t *testing.T) {
+				mem := make([]byte, count*pages.Size4K)
+				r := &rig{pages: pages.New(len(mem), pages.Size4K, 1)}
+				r.Queue = NewQueue(NewShared(r.pages, mem, 2048, true), Config{
+					Kind: k, Ring: ring, Size: 2048, Limit: c.limit, Order: 3, Now: func() time.Duration { return r.now },
+				})
+				list := make([]uint32, 32)
+				var posted []uint32
+				for n := 1; n > 0; {
+					n = r.Fill(list)
+					posted = append(posted, list[:n]...)
+				}
+				if want := 2 * count; k == Halves && len(posted) != want {
+					t.Fatalf("%d fragments posted, want %d", len(posted), want)
+				}
+				if c.fail {
+					r.pages.Inject(pages.Failure{Rate: 1})
+				}
+				const frames = 100 * 32
+				before := r.Stats()
+				for done := 0; done < frames; done += 32 {
+					r.Release(posted[:32])
+					posted = append(posted[:0], posted[32:]...)
+					n := r.Fill(list)
+					if n != 32 {
+						t.Fatalf("%d fragments after 32 came back", n)
+					}
+					posted = append(posted, list[:n]...)
+				}
+				s := r.Stats()
+				if looks := s.Searched - before.Searched; looks > 20*frames {
+					t.Errorf("%d looks for %d frames, %d pages found so", looks, frames, s.Rescued-before.Rescued)
+				}
+				if c.limit == count && k == Halves && s.Rescued != 0 {
+					t.Errorf("%d pages were searched for, though each place of the circle has one", s.Rescued)
+				}
+			})
+		}
+	}
+}

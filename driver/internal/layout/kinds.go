@@ -1,6 +1,9 @@
 package layout
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Kind is a layout.
 type Kind uint8
@@ -44,14 +47,13 @@ func (q *Queue) newLayout(k Kind) layout {
 		}
 		return f
 	case Striding:
-		stride := 1
-		for stride < size {
-			stride *= 2
-		}
-		return &striding{q: q, order: q.config.Order, step: uint32(stride), perBlock: unitsPerPage << q.config.Order / stride}
+		perBlock := PerBlock(q.config.Size, q.shared.pages.PageSize(), q.config.Order)
+		return &striding{q: q, order: q.config.Order, step: uint32(unitsPerPage << q.config.Order / perBlock), perBlock: perBlock}
 	}
-	// Twice the ring, and no less than a ring that begins and ends amid pages, and one beside it.
+	// Twice the ring, and no less than a ring that begins and ends amid pages, and one beside it; but no more
+	// than there may be pages: the cursor passes no place that stays without one.
 	circle := max((2*q.config.Ring+perPage-1)/perPage, (q.config.Ring+perPage-1)/perPage+2)
+	circle = min(circle, q.config.Limit)
 	if perPage == 2 {
 		size = unitsPerPage / 2
 	}
@@ -69,12 +71,20 @@ func Need(k Kind, ring, size, pageSize, order int) int {
 	case Halves:
 		return max((2*ring+perPage-1)/perPage, (ring+perPage-1)/perPage+2)
 	case Striding:
-		stride := minUnit
-		for stride < size {
-			stride *= 2
-		}
-		perBlock := pageSize << order / stride
+		perBlock := PerBlock(size, pageSize, order)
 		return ((ring+perBlock-1)/perBlock + 2) << order
 	}
 	return ring
+}
+
+// MaxPerBlock is the most frames of a block: references are counted in 16 bits.
+const MaxPerBlock = math.MaxUint16
+
+// PerBlock is how many frames of so many bytes Striding has on a block.
+func PerBlock(size, pageSize, order int) int {
+	stride := minUnit
+	for stride < size {
+		stride *= 2
+	}
+	return pageSize << order / stride
 }

@@ -35,6 +35,7 @@ type Stats struct {
 	Missed   uint64 // pages that were still in use when their turn came, and were given away
 	Fresh    uint64 // pages taken from those in hand or the allocator
 	Rescued  uint64 // pages found free further on in the quarantine when there was no other
+	Searched uint64 // places looked at for that
 	// Failed are times that there was no page at all, Limited those of them that Limit caused.
 	Failed, Limited uint64
 	// Drops and Climbs are changes of the order of allocations.
@@ -85,7 +86,8 @@ const maxIdle = 256
 // NewQueue makes a queue without pages. It panics if the configuration makes no sense. Headroom needs units of
 // 256 bytes.
 func NewQueue(s *Shared, c Config) *Queue {
-	if c.Ring < 1 || c.Size < 1 || c.Size > s.pages.PageSize() || c.Order < 0 || c.Order > pages.MaxOrder || c.Limit < 1 || c.Now == nil {
+	if c.Ring < 1 || c.Size < 1 || c.Size > s.pages.PageSize() || c.Order < 0 || c.Order > pages.MaxOrder || c.Limit < 1 || c.Now == nil ||
+		c.Kind == Striding && PerBlock(c.Size, s.pages.PageSize(), c.Order) > MaxPerBlock {
 		panic(fmt.Sprintf("layout: queue %+v on pages of %d bytes", c, s.pages.PageSize()))
 	}
 	q := &Queue{shared: s, config: c, order: c.Order, idle: make([]uint32, 0, maxIdle+1<<pages.MaxOrder)}
@@ -256,6 +258,11 @@ func (q *Queue) Switch(k Kind) {
 func (q *Queue) Resize(ring int) {
 	q.config.Ring = ring
 	q.Switch(q.config.Kind)
+}
+
+// WithHeadroom tells whether a fragment of the queue's has Headroom's room in front, whatever the layout is by now.
+func (q *Queue) WithHeadroom(fragment uint32) bool {
+	return q.shared.info[q.shared.block(fragment)].head
 }
 
 // Kind is the layout in use.

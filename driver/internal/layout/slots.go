@@ -32,6 +32,7 @@ type flip struct {
 	perPage int
 	slots   []slot
 	cursor  int
+	search  int // where rescue found the last one
 }
 
 // slot is a page and which of its fragments was posted last.
@@ -98,13 +99,17 @@ func (f *flip) turn(s *slot) (next slot, ok bool) {
 }
 
 // rescue exchanges s, whose page is in use, with a slot whose page has a free half: also the half that was
-// posted last. It searches once after something was released.
+// posted last. It searches once after something was released, as halves.rescue does.
 func (f *flip) rescue(s *slot) bool {
 	if f.perPage != 2 || !f.q.freed {
 		return false
 	}
-	for i := range f.slots {
-		o := &f.slots[i]
+	for range f.slots {
+		if f.search++; f.search >= len(f.slots) {
+			f.search = 0
+		}
+		f.q.stats.Searched++
+		o := &f.slots[f.search]
 		if o.page == noPage {
 			continue
 		}
