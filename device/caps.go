@@ -122,13 +122,14 @@ func (f *function) queryHCACap(c *command.Call) command.Result {
 	var in prm.QueryHCACapIn
 	in.Get(c.In)
 	g := f
-	if in.OtherFunction && in.FunctionID != 0 {
-		p, r := f.managed(in.FunctionID, in.ECVFFunction)
-		if !r.OK() {
-			return r
+	switch {
+	case in.ECVFFunction:
+		return fault(prm.StatusBadParameter, synFunctionID)
+	case in.OtherFunction:
+		if g = f.capsOf(in.FunctionID); g == nil {
+			return fault(prm.StatusBadParameter, synFunctionID)
 		}
-		g = p.function
-	} else if in.ECVFFunction || in.FunctionID != 0 || in.OtherFunction && !f.manages() {
+	case in.FunctionID != 0:
 		return fault(prm.StatusBadParameter, synFunctionID)
 	}
 	id, mode := prm.SplitCapOpMod(c.OpMod)
@@ -144,6 +145,21 @@ func (f *function) queryHCACap(c *command.Call) command.Result {
 		copy(c.Out[16:], src)
 	}
 	return command.Result{}
+}
+
+// capsOf finds another function whose capabilities f's driver may ask for, by the number of its vport: those
+// that it manages, and its own. nil: there is none.
+func (f *function) capsOf(id uint16) *function {
+	vfs := f.virtuals()
+	switch {
+	case f.manages():
+		if p := f.sw.esw.find(id); p != nil {
+			return p.function
+		}
+	case id > 0 && int(id) <= len(vfs):
+		return vfs[id-1].function
+	}
+	return nil
 }
 
 func (f *function) setHCACap(c *command.Call) command.Result {

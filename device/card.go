@@ -66,15 +66,8 @@ func New(config Config) (*Card, error) {
 	for i := range config.Ports {
 		c.ports = append(c.ports, newPort(i+1, profile))
 	}
-	for i := range config.Ports {
+	for i := range c.VF(config.Ports, 1) {
 		f, err := newFunction(c, i)
-		if err != nil {
-			return nil, err
-		}
-		c.functions = append(c.functions, f)
-	}
-	for i := range config.Ports * config.VFs {
-		f, err := newFunction(c, config.Ports+i)
 		if err != nil {
 			return nil, err
 		}
@@ -96,8 +89,17 @@ func New(config Config) (*Card, error) {
 // Functions is the number of PCI functions, virtual ones that no driver has enabled included.
 func (c *Card) Functions() int { return len(c.functions) }
 
-// VF is the number of virtual function n, from 1, of physical function pf.
-func (c *Card) VF(pf, n int) int { return c.config.Ports + pf*c.config.VFs + n - 1 }
+// VF is the number of virtual function n, from 1, of the physical function of port pf.
+func (c *Card) VF(pf, n int) int { return c.HostPF(c.config.Ports) + pf*c.config.VFs + n - 1 }
+
+// HostPF is the number of the function of a port whose driver has the virtual functions. On a card with a
+// processor of its own that is the host's, and function i is the processor's.
+func (c *Card) HostPF(port int) int {
+	if c.profile.embedded {
+		return c.config.Ports + port
+	}
+	return port
+}
 
 // Function is PCI function i, for a transport. It panics if there is none.
 func (c *Card) Function(i int) pci.Endpoint { return c.functions[i] }

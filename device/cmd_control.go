@@ -51,16 +51,21 @@ func (f *function) controlHandlers() command.Table {
 
 // ownFunction checks the function_id of a command that concerns the function itself.
 func (f *function) ownFunction(id uint16, embedded bool) command.Result {
-	if id != 0 || embedded {
+	if id != 0 || embedded != f.embedded() {
 		return fault(prm.StatusBadParameter, synFunctionID)
 	}
 	return command.Result{}
 }
 
-// managed finds the virtual function that a command of its manager names; nil for the function itself.
-func (f *function) managed(id uint16, embedded bool) (*switchPort, command.Result) {
-	if vfs := f.esw().vfs(); id > 0 && int(id) <= len(vfs) && !embedded {
+// enables finds the function that ENABLE_HCA or DISABLE_HCA names; nil for the function itself. Virtual
+// functions are their physical function's to enable, and that of a host is the card's own processor's.
+func (f *function) enables(id uint16, embedded bool) (*switchPort, command.Result) {
+	vfs := f.virtuals()
+	switch {
+	case id > 0 && int(id) <= len(vfs) && !embedded:
 		return vfs[id-1], command.Result{}
+	case id == 0 && !embedded && f.embedded():
+		return f.sw.esw.vports[pfVport], command.Result{}
 	}
 	return nil, f.ownFunction(id, embedded)
 }
@@ -68,7 +73,7 @@ func (f *function) managed(id uint16, embedded bool) (*switchPort, command.Resul
 func (f *function) enableHCA(c *command.Call) command.Result {
 	var in prm.EnableHCAIn
 	in.Get(c.In)
-	p, r := f.managed(in.FunctionID, in.EmbeddedCPUFunction)
+	p, r := f.enables(in.FunctionID, in.EmbeddedCPUFunction)
 	switch {
 	case !r.OK():
 		return r
@@ -76,7 +81,7 @@ func (f *function) enableHCA(c *command.Call) command.Result {
 		if f.phase != command.Initialised {
 			return fault(prm.StatusBadSystemState, synPhase)
 		}
-		return p.enableVF()
+		return p.enable()
 	case f.phase != command.Live:
 		return fault(prm.StatusBadSystemState, synAlreadyEnabled)
 	}
@@ -87,7 +92,7 @@ func (f *function) enableHCA(c *command.Call) command.Result {
 func (f *function) disableHCA(c *command.Call) command.Result {
 	var in prm.DisableHCAIn
 	in.Get(c.In)
-	p, r := f.managed(in.FunctionID, in.EmbeddedCPUFunction)
+	p, r := f.enables(in.FunctionID, in.EmbeddedCPUFunction)
 	switch {
 	case !r.OK():
 		return r
@@ -95,11 +100,11 @@ func (f *function) disableHCA(c *command.Call) command.Result {
 		if !p.enabled {
 			return fault(prm.StatusBadSystemState, synNotEnabled)
 		}
-		p.disableVF()
+		p.disable()
 		return command.Result{}
 	case f.phase == command.Initialised:
 		return fault(prm.StatusBadSystemState, synInitialised)
-	case !f.isVF() && f.pagesOut():
+	case !f.isWard() && f.pagesOut():
 		return fault(prm.StatusBadResourceState, synPagesOut)
 	}
 	f.phase = command.Live
@@ -143,10 +148,7 @@ func (f *function) teardownHCA(c *command.Call) command.Result {
 	in.Get(c.In)
 	switch in.Profile {
 	case prm.TeardownGraceful, prm.TeardownForce:
-		if e := f.esw(); e != nil {
-			e.disableVFs(false)
-			e.reset()
-		}
+		f.endSwitch(false)
 		f.stopAll()
 		f.phase = command.Enabled
 		f.pageState.teardown()

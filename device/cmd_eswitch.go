@@ -1,6 +1,8 @@
 package device
 
 import (
+	"fmt"
+
 	"cxkit/device/internal/command"
 	"cxkit/prm"
 )
@@ -11,6 +13,8 @@ func (f *function) eswitchHandlers() command.Table {
 	t := command.Table{
 		prm.OpQueryESWVportContext:  {Handle: f.queryESWVport, Phase: ready},
 		prm.OpModifyESWVportContext: {Handle: f.modifyESWVport, Phase: ready, MinIn: prm.ModifyESWVportContextInSize},
+
+		prm.OpQueryESWFunctions: {Handle: f.queryESWFunctions, Phase: ready, MinOut: prm.QueryESWFunctionsOutSize},
 
 		prm.OpCreateSchedulingElement: {Handle: f.createScheduling, Phase: ready, MinIn: prm.CreateSchedulingElementInSize,
 			MinOut: 0x14},
@@ -29,6 +33,25 @@ func (f *function) eswitchHandlers() command.Table {
 		t[op] = e
 	}
 	return t
+}
+
+// queryESWFunctions tells the card's own processor of the host: where its physical function is, and how many
+// virtual functions it has and may have (Linux eswitch.c mlx5_esw_query_functions).
+func (f *function) queryESWFunctions(c *command.Call) command.Result {
+	e := f.sw.esw
+	if e.ecpf == nil {
+		return fault(prm.StatusBadOperation, synNotManager)
+	}
+	pf := e.vports[pfVport]
+	out := prm.QueryESWFunctionsOut{
+		HostNumOfVFs: uint16(e.seen), HostTotalVFs: uint16(len(e.vfs())), HostPFDisabled: !pf.enabled,
+	}
+	if _, err := fmt.Sscanf(pf.function.info.Address, "%04x:%02x:%02x.%d",
+		new(int), &out.HostPCIBus, &out.HostPCIDevice, &out.HostPCIFunction); err != nil {
+		return fault(prm.StatusInternalError, synFunctionID)
+	}
+	c.Reply(&out)
+	return command.Result{}
 }
 
 func (f *function) queryESWVport(c *command.Call) command.Result {

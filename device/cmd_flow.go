@@ -269,7 +269,8 @@ func (f *function) destinations(d *steer.Domain, in *prm.SetFlowTableEntryIn) ([
 	dests := make([]steer.Dest, want)
 	for i := range dests {
 		to := &in.Destinations[i]
-		if to.DestinationESwitchOwnerVHCAIDValid || to.PacketReformat {
+		// Linux names the owner of a vport's e-switch even where there is one only.
+		if to.DestinationESwitchOwnerVHCAIDValid && to.DestinationESwitchOwnerVHCAID != f.caps.General.VHCAID || to.PacketReformat {
 			return nil, refuse(prm.StatusBadParameter, synDestination, "destination %d is of another card, or reformats", i)
 		}
 		switch to.DestinationType {

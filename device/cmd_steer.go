@@ -165,7 +165,7 @@ func (f *function) countSteering(n *[object.Kinds]int) {
 	domains := []*steer.Domain{f.rx, f.tx}
 	if e := f.esw(); e != nil {
 		domains = append(domains, e.fdb)
-		for _, p := range e.vports {
+		for _, p := range e.all() {
 			domains = append(domains, p.ingress, p.egress)
 		}
 	}

@@ -84,7 +84,7 @@ func (b *dataBench) objects() {
 	b.Helper()
 	b.uar = b.allocUAR()
 	b.async = b.newEQ(b.uar, 8, 0, prm.EventCQError, prm.EventWQCatastrophic, prm.EventWQInvalidRequest, prm.EventWQAccess,
-		prm.EventPageRequest, prm.EventNICVportChange, prm.EventPortChange)
+		prm.EventPageRequest, prm.EventNICVportChange, prm.EventPortChange, prm.EventESWFunctionsChanged)
 	b.comp = b.newEQ(b.uar, 8, 1)
 	var pd prm.AllocPDOut
 	b.must(&prm.AllocPDIn{}, &pd)

@@ -1,6 +1,8 @@
 package device
 
 import (
+	"slices"
+
 	"cxkit/device/internal/command"
 	"cxkit/device/internal/steer"
 	"cxkit/prm"
@@ -9,6 +11,7 @@ import (
 // Numbers of vports: the physical function has 0, virtual function n has n.
 const (
 	pfVport     = 0
+	ecpfVport   = 0xfffe // a function of the card's own processor (Linux: MLX5_VPORT_ECPF)
 	uplinkVport = 0xffff
 )
 
@@ -19,6 +22,9 @@ const maxVFs = 127
 // virtual functions, and the uplink. The physical function manages it. A card without virtual functions has
 // none. The engine owns it.
 //
+// On a card with a processor of its own that processor's function manages it, and has a vport of its own. The
+// host's physical function is then one of those that the manager lets start and gives pages.
+//
 // What a vport sends passes its ingress ACL and VLAN rules, the tables of FDB, and at each vport that FDB
 // chooses the egress ACL and VLAN rules there. Without tables, what comes from the uplink is the manager's,
 // and what a vport sends goes to the uplink.
@@ -27,6 +33,9 @@ type eswitch struct {
 	manager *function
 	vports  []*switchPort // by number
 	uplink  *switchPort
+	seen    int         // virtual functions that the host sees
+	news    timer       // their number has changed
+	ecpf    *switchPort // the manager's, if it is the card's own processor; else nil
 	fdb     *steer.Domain
 	verdict steer.Verdict // of FDB and ACLs
 	rates   rates
@@ -37,7 +46,7 @@ type switchPort struct {
 	steer.Vport
 	esw      *eswitch
 	function *function // nil: the uplink
-	enabled  bool      // a virtual function that the manager has enabled
+	enabled  bool      // a ward that has been enabled
 	context  prm.ESWVportContext
 	ingress  *steer.Domain // nil: there never was a table
 	egress   *steer.Domain
@@ -50,7 +59,12 @@ type switchPort struct {
 func newESwitch(manager *function) *eswitch {
 	e := &eswitch{port: manager.port, manager: manager}
 	e.uplink = &switchPort{Vport: steer.Vport{Number: uplinkVport}, esw: e}
-	e.join(manager)
+	if manager.embedded() {
+		e.ecpf = &switchPort{Vport: steer.Vport{Number: ecpfVport}, esw: e, function: manager}
+		manager.sw = e.ecpf
+	} else {
+		e.join(manager)
+	}
 	return e
 }
 
@@ -68,6 +82,23 @@ func (e *eswitch) vfs() []*switchPort {
 	return e.vports[1:]
 }
 
+// wards are the vports of functions that start when they are enabled, and whose pages are the manager's.
+func (e *eswitch) wards() []*switchPort {
+	if e != nil && e.ecpf != nil {
+		return e.vports
+	}
+	return e.vfs()
+}
+
+// all are all vports, the uplink included.
+func (e *eswitch) all() []*switchPort {
+	all := append(slices.Clone(e.vports), e.uplink)
+	if e.ecpf != nil {
+		all = append(all, e.ecpf)
+	}
+	return all
+}
+
 // find returns a vport by number, nil if there is none.
 func (e *eswitch) find(number uint16) *switchPort {
 	switch {
@@ -75,6 +106,8 @@ func (e *eswitch) find(number uint16) *switchPort {
 		return e.vports[number]
 	case number == uplinkVport:
 		return e.uplink
+	case number == ecpfVport:
+		return e.ecpf
 	}
 	return nil
 }
@@ -83,18 +116,18 @@ func (e *eswitch) find(number uint16) *switchPort {
 func (e *eswitch) reset() {
 	e.resetTables()
 	e.rates.reset()
-	for _, p := range append(e.vports, e.uplink) {
+	for _, p := range e.all() {
 		p.context, p.rate = prm.ESWVportContext{}, rate{}
-		if p.isVF() {
-			p.function.vport.forgetManager()
-		}
+	}
+	for _, p := range e.wards() {
+		p.function.forgetManager()
 	}
 }
 
 // resetTables forgets all tables.
 func (e *eswitch) resetTables() {
 	e.fdb = steer.NewDomain(steer.FDB, switchLimits(), e.manager.seed()^0x464442)
-	for _, p := range append(e.vports, e.uplink) {
+	for _, p := range e.all() {
 		p.ingress, p.egress = nil, nil
 	}
 }
@@ -102,7 +135,9 @@ func (e *eswitch) resetTables() {
 // rooted reports whether the vport is on an e-switch whose FDB has tables that decide.
 func (p *switchPort) rooted() bool { return p != nil && p.esw.fdb.Root() != nil }
 
-func (p *switchPort) isVF() bool { return p.function != nil && p.Number != pfVport }
+// isVF reports whether the vport is a virtual function's, isWard whether another function manages it.
+func (p *switchPort) isVF() bool   { return p.Number != pfVport && p.Number < ecpfVport }
+func (p *switchPort) isWard() bool { return p.function != nil && p.function != p.esw.manager }
 
 // switchLimits are the limits of the e-switch's tables.
 func switchLimits() steer.Limits {
@@ -129,9 +164,22 @@ func (p *switchPort) acl(t steer.Type) *steer.Domain {
 	return *at
 }
 
-// isVF reports whether f is a virtual function, manages whether it manages an e-switch.
+// isVF reports whether f is a virtual function, isWard whether another function's driver lets it start and
+// gives it pages, and manages whether it manages an e-switch.
 func (f *function) isVF() bool    { return f.sw != nil && f.sw.isVF() }
-func (f *function) manages() bool { return f.sw != nil && f.sw.Number == pfVport }
+func (f *function) isWard() bool  { return f.sw != nil && f.sw.isWard() }
+func (f *function) manages() bool { return f.sw != nil && f.sw.esw.manager == f }
+
+// embedded reports whether f is a function of the card's own processor.
+func (f *function) embedded() bool { return f.card.profile.embedded && f.index < f.card.config.Ports }
+
+// virtuals are the vports of virtual functions that f has.
+func (f *function) virtuals() []*switchPort {
+	if f.sw != nil && f.sw.Number == pfVport {
+		return f.sw.esw.vfs()
+	}
+	return nil
+}
 
 // esw is the e-switch that the function manages, nil if there is none.
 func (f *function) esw() *eswitch {

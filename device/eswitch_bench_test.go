@@ -77,7 +77,7 @@ func (b *switchBench) serve() {
 		case prm.EventPageRequest:
 			var r prm.PageRequestEvent
 			r.Get(e.Data()[:])
-			b.pages(r.FuncID, int32(r.NumPages))
+			b.pages(r.FuncID, r.ECFunction, int32(r.NumPages))
 		case prm.EventNICVportChange:
 			var r prm.NICVportChangeEvent
 			r.Get(e.Data()[:])
@@ -90,14 +90,14 @@ func (b *switchBench) serve() {
 }
 
 // pages gives n pages to a function's firmware, or takes -n.
-func (b *switchBench) pages(id uint16, n int32) {
+func (b *switchBench) pages(id uint16, embedded bool, n int32) {
 	b.Helper()
 	if n < 0 {
-		in := prm.ManagePagesIn{OpMod: uint16(prm.PagesTake), FunctionID: id, InputNumEntries: uint32(-n)}
+		in := prm.ManagePagesIn{OpMod: uint16(prm.PagesTake), EmbeddedCPUFunction: embedded, FunctionID: id, InputNumEntries: uint32(-n)}
 		b.must(&in, &prm.ManagePagesOut{PAS: make([]uint64, -n)})
 		return
 	}
-	in := prm.ManagePagesIn{OpMod: uint16(prm.PagesGive), FunctionID: id, InputNumEntries: uint32(n)}
+	in := prm.ManagePagesIn{OpMod: uint16(prm.PagesGive), EmbeddedCPUFunction: embedded, FunctionID: id, InputNumEntries: uint32(n)}
 	for range n {
 		in.PAS = append(in.PAS, b.nextPA)
 		b.nextPA += 4096
@@ -108,9 +108,15 @@ func (b *switchBench) pages(id uint16, n int32) {
 // attachVF plugs virtual function n, from 1, into memory of its own and starts its command queue.
 func (b *switchBench) attachVF(n int) *bench {
 	b.Helper()
+	return b.attachOther(b.card.VF(0, n))
+}
+
+// attachOther is attachVF for a function by its number.
+func (b *switchBench) attachOther(index int) *bench {
+	b.Helper()
 	v := &bench{TB: b.TB, card: b.card, clock: b.clock, nextPA: 1 << 45, memory: 4 << 20, mailboxes: 512}
 	v.rest = v.step
-	v.attach(b.card.VF(0, n))
+	v.attach(index)
 	b.Cleanup(func() { v.fn.Close() })
 	v.startQueue()
 	return v
@@ -132,7 +138,12 @@ func (b *switchBench) start(v *bench) {
 // open is virtual function n with what its queues need.
 func (b *switchBench) open(n int) *dataBench {
 	b.Helper()
-	v := b.attachVF(n)
+	return b.run(b.attachVF(n))
+}
+
+// run brings a function up that waits for its manager, with what its queues need.
+func (b *switchBench) run(v *bench) *dataBench {
+	b.Helper()
 	b.start(v)
 	d := &dataBench{bench: v, port: b.port}
 	d.objects()

@@ -19,6 +19,7 @@ func switchCaps(c *capabilities, f *function) {
 	s := &c.Switch
 	s.VportCVLANStrip, s.VportCVLANInsertIfNotExist, s.VportCVLANInsertOverwrite, s.VportCVLANInsertAlways = true, true, true, true
 	s.NICVportNodeGUIDModify, s.NICVportPortGUIDModify = true, true
+	s.ECPFVportExists, s.ESWFunctionsChanged = f.embedded(), f.embedded()
 
 	tables := c.Flow.FlowTablePropertiesNICTransmit
 	tables.MaxFTLevel, tables.LogMaxDestination = maxSwitchLevel, logMaxVports

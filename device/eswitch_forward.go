@@ -52,7 +52,7 @@ func (s *switching) retag(frame []byte, e *steer.Edit) []byte {
 }
 
 // switched reports whether what the function sends passes the e-switch. f.sw is not nil.
-func (f *function) switched() bool { return f.sw.Number != pfVport || f.sw.rooted() }
+func (f *function) switched() bool { return !f.manages() || f.sw.rooted() }
 
 // throttled reports whether the function's vport has to be silent for now; a timer wakes it.
 func (f *function) throttled() bool {
@@ -79,7 +79,7 @@ func (d *dataPort) forward(c *Card, f *function, q *queue.SQ, item int, frame []
 	if !f.up() {
 		return portDown, nil
 	}
-	if p.isVF() {
+	if p.isWard() {
 		frame = s.copy(frame) // what its rules were held against is what is sent
 	}
 	h := &c.data.headers
@@ -111,7 +111,7 @@ func (d *dataPort) forward(c *Card, f *function, q *queue.SQ, item int, frame []
 	for i := range v.To {
 		t := &v.To[i]
 		if t.Vport.Number != uplinkVport {
-			s.plans = append(s.plans, plan{item, p.esw.vports[t.Vport.Number], t.Edit, frame})
+			s.plans = append(s.plans, plan{item, p.esw.find(t.Vport.Number), t.Edit, frame})
 			continue
 		}
 		if to != switchedWire { // it goes there once
@@ -237,7 +237,7 @@ func (d *dataPort) switchIn(c *Card, data []byte) bool {
 		if t.Vport.Number == uplinkVport {
 			continue // it came from there
 		}
-		if !c.deliver(e.vports[t.Vport.Number], e.uplink, data, t.Edit, hold) {
+		if !c.deliver(e.find(t.Vport.Number), e.uplink, data, t.Edit, hold) {
 			d.counted = true
 			return false
 		}

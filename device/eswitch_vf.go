@@ -11,6 +11,9 @@ import (
 // it (ENABLE_HCA), and makes the host see it (VF Enable in the SR-IOV capability). A function that is there
 // and not enabled shows firmware that initializes and gets no further. Its pages are the manager's to give;
 // they stay with firmware through resets of the function, until it is disabled.
+//
+// On a card with a processor of its own the host's physical function lives like that, too: it is always there,
+// and the card's processor enables it (Linux ecpf.c).
 
 // setVFs makes the host see the first n virtual functions and no more. No step runs.
 func (e *eswitch) setVFs(n int) {
@@ -23,10 +26,21 @@ func (e *eswitch) setVFs(n int) {
 			f.composeReads()
 		}
 	}
+	if n != e.seen && e.ecpf != nil {
+		e.news.fire = e.functionsChanged
+		e.manager.card.timers.arm(&e.news, e.manager.card.now)
+	}
+	e.seen = n
 }
 
-// enableVF lets a virtual function's firmware start.
-func (p *switchPort) enableVF() command.Result {
+// functionsChanged tells the card's own processor that the host has another number of virtual functions.
+func (e *eswitch) functionsChanged() {
+	e.manager.enter()
+	e.manager.events.Post(prm.EventESWFunctionsChanged, 0, func([]byte) {})
+}
+
+// enable lets a ward's firmware start.
+func (p *switchPort) enable() command.Result {
 	if p.enabled {
 		return fault(prm.StatusBadSystemState, synAlreadyEnabled)
 	}
@@ -38,8 +52,9 @@ func (p *switchPort) enableVF() command.Result {
 	return command.Result{}
 }
 
-// disableVF ends a virtual function: nothing of it moves any more. Its pages go back to the manager.
-func (p *switchPort) disableVF() {
+// disable ends a ward: nothing of it moves any more, nor of virtual functions that it has. Its pages go back
+// to the manager.
+func (p *switchPort) disable() {
 	if !p.enabled {
 		return
 	}
@@ -53,11 +68,11 @@ func (p *switchPort) disableVF() {
 	a.hoard, a.asked, a.offering = 0, 0, true
 }
 
-// disableVFs ends all of them, as the end of their manager does. forget: the manager has been reset, and
+// disableWards ends all of them, as the end of their manager does. forget: the manager has been reset, and
 // its pages are its own again.
-func (e *eswitch) disableVFs(forget bool) {
-	for _, p := range e.vfs() {
-		p.disableVF()
+func (e *eswitch) disableWards(forget bool) {
+	for _, p := range e.wards() {
+		p.disable()
 		if forget {
 			p.function.memory.Clear()
 			p.function.pageState = pageState{}
@@ -65,9 +80,16 @@ func (e *eswitch) disableVFs(forget bool) {
 	}
 }
 
+// endVirtuals ends the virtual functions of f, whose driver has gone or been reset.
+func (f *function) endVirtuals() {
+	for _, p := range f.virtuals() {
+		p.disable()
+	}
+}
+
 // bootedFrom is when a function whose start begins now has booted; never for one that is not enabled.
 func (f *function) bootedFrom(now time.Duration) time.Duration {
-	if f.isVF() && !f.sw.enabled {
+	if f.isWard() && !f.sw.enabled {
 		return never
 	}
 	return now + f.card.config.BootTime

@@ -62,10 +62,7 @@ func (f *function) writeCmdqLow(v uint32) {
 		x.restart(f, base)
 	case prm.NICInterfaceDisabled:
 		// The end of a fast teardown: nothing of the function acts any more.
-		if e := f.esw(); e != nil {
-			e.disableVFs(false)
-			e.reset()
-		}
+		f.endSwitch(false)
 		f.stopAll()
 		f.executor.reset(f)
 		f.phase = command.Live
@@ -198,8 +195,8 @@ func (f *function) finishCommand(i int) {
 		}
 		entry, result = f.path.check(i, call)
 	}
-	if result.OK() && (entry.Creates != 0 || call.Op == prm.OpInitHCA && f.isVF()) {
-		// A virtual function's first pages may still be on their way.
+	if result.OK() && (entry.Creates != 0 || call.Op == prm.OpInitHCA && f.isWard()) {
+		// Its first pages may still be on their way.
 		if missing := f.missingPages(entry.Creates); missing > 0 {
 			if result = f.waitForPages(i, missing); result.OK() {
 				return

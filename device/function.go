@@ -112,18 +112,32 @@ func newFunction(c *Card, index int) (*function, error) {
 		BARSize: p.barSize, Vectors: c.config.Vectors, Multifunction: c.config.Ports > 1, Function: index,
 		LastFunction: c.config.Ports - 1, VPD: p.vpd,
 	}
-	if index < c.config.Ports {
+	first := c.config.Ports // index of the first port's physical function
+	if p.embedded {
+		first *= 2
+	}
+	switch {
+	case index < c.config.Ports:
 		f.port = c.ports[index]
-		if c.config.VFs > 0 {
+		if c.config.VFs > 0 || p.embedded {
 			newESwitch(f)
-			id.VFs, id.VFDevice, id.VFBARSize = c.config.VFs, p.vfDevice(), vfBARSize
-			id.FirstVF = c.VF(index, 1) - index
 		}
-	} else {
-		pf := c.functions[(index-c.config.Ports)/c.config.VFs]
-		f.port, f.there = pf.port, false
-		pf.sw.esw.join(f)
-		f.vport.forgetManager()
+		if !p.embedded {
+			f.hasVFs(&id, index)
+		}
+	case index < first:
+		// The host's physical function of a card whose own processor manages the e-switch.
+		port := index - c.config.Ports
+		f.port = c.ports[port]
+		c.functions[port].sw.esw.join(f)
+		f.forgetManager()
+		id.Function, id.VPD = port, p.vpd
+		f.hasVFs(&id, port)
+	default:
+		manager := c.functions[(index-first)/c.config.VFs]
+		f.port, f.there = manager.port, false
+		manager.sw.esw.join(f)
+		f.forgetManager()
 		appetite := c.config.Memory.virtual()
 		f.appetite = &appetite
 		id.Device, id.BARSize, id.Vectors, id.VPD = p.vfDevice(), vfBARSize, min(id.Vectors, vfVectors), nil
@@ -167,6 +181,16 @@ func newFunction(c *Card, index int) (*function, error) {
 	return f, nil
 }
 
+// hasVFs makes f, which is to have identity id, the physical function of a port's virtual functions.
+func (f *function) hasVFs(id *config.Identity, port int) {
+	c := f.card
+	if c.config.VFs == 0 {
+		return
+	}
+	id.VFs, id.VFDevice, id.VFBARSize = c.config.VFs, c.profile.vfDevice(), vfBARSize
+	id.FirstVF = c.VF(port, 1) - f.index
+}
+
 // Virtual functions have small BARs and few vectors, as those of real cards.
 const (
 	vfBARSize = 1 << 20
@@ -202,6 +226,7 @@ func (f *function) WriteConfig(off, size int, v uint32) {
 		f.card.begin()
 		f.sw.esw.setVFs(f.config.VFs())
 		f.card.mu.Unlock()
+		f.card.wakeUp()
 	}
 	if e.Reset {
 		f.Reset(pci.ResetFLR)
@@ -272,9 +297,20 @@ func (f *function) Reset(kind pci.ResetKind) {
 
 // loseVFs ends the virtual functions of a function that was reset. No step runs.
 func (f *function) loseVFs() {
-	if e := f.esw(); e != nil {
-		e.setVFs(0)
+	if f.sw != nil && f.sw.Number == pfVport {
+		f.sw.esw.setVFs(0)
+		f.card.wakeUp()
 	}
+}
+
+// endSwitch ends what others have of the function: as manager of an e-switch its wards, tables and settings, as
+// physical function its virtual functions. forget: it has been reset.
+func (f *function) endSwitch(forget bool) {
+	if e := f.esw(); e != nil {
+		e.disableWards(forget)
+		e.reset()
+	}
+	f.endVirtuals()
 }
 
 // enter makes the function's memory usable until the step ends. Whoever works for a function calls it
@@ -314,10 +350,7 @@ func (f *function) reset() {
 
 // resetState forgets everything but configuration space and registers.
 func (f *function) resetState() {
-	if e := f.esw(); e != nil {
-		e.disableVFs(true)
-		e.reset()
-	}
+	f.endSwitch(true)
 	f.caps = f.card.profile.caps(f)
 	f.stopAll()
 	f.executor.reset(f)
@@ -325,7 +358,7 @@ func (f *function) resetState() {
 	f.card.timers.disarm(&f.mapped.remind)
 	f.pageRetry.fire = f.offerAgain
 	f.afterCommand = nil
-	if !f.isVF() {
+	if !f.isWard() {
 		f.memory.Clear()
 		f.pageState = pageState{}
 		f.port.reset(f.card.profile)

@@ -265,7 +265,7 @@ func (b *bench) refused(in input, out output, status prm.Status, syn syndrome) {
 // give gives n new pages to firmware. Nobody ever touches them, so they need no memory.
 func (b *bench) give(n int) {
 	b.Helper()
-	in := prm.ManagePagesIn{OpMod: uint16(prm.PagesGive), InputNumEntries: uint32(n)}
+	in := prm.ManagePagesIn{OpMod: uint16(prm.PagesGive), EmbeddedCPUFunction: b.function().embedded(), InputNumEntries: uint32(n)}
 	for range n {
 		in.PAS = append(in.PAS, b.nextPA)
 		b.nextPA += 4096
@@ -277,7 +277,7 @@ func (b *bench) give(n int) {
 func (b *bench) wanted(when prm.QueryPagesOpMod) int {
 	b.Helper()
 	var out prm.QueryPagesOut
-	b.must(&prm.QueryPagesIn{OpMod: uint16(when)}, &out)
+	b.must(&prm.QueryPagesIn{OpMod: uint16(when), EmbeddedCPUFunction: b.function().embedded()}, &out)
 	return int(out.NumPages)
 }
 
@@ -285,7 +285,7 @@ func (b *bench) wanted(when prm.QueryPagesOpMod) int {
 func (b *bench) enable() {
 	b.Helper()
 	b.startQueue()
-	b.must(&prm.EnableHCAIn{}, &prm.EnableHCAOut{})
+	b.must(&prm.EnableHCAIn{EmbeddedCPUFunction: b.function().embedded()}, &prm.EnableHCAOut{})
 	b.must(&prm.QueryISSIIn{}, &prm.QueryISSIOut{})
 	b.must(&prm.SetISSIIn{CurrentISSI: 1}, &prm.SetISSIOut{})
 	b.give(b.wanted(prm.QueryPagesBoot))

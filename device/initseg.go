@@ -37,6 +37,7 @@ const (
 	nicInterfaceMask     = 7 << 8
 
 	swResetSupported = 1 << 30
+	embeddedCPU      = 1 << 23 // Linux MLX5_ECPU_BIT_NUM
 
 	// Time-outs in milliseconds, Linux's own defaults (lib/tout.c).
 	cmdExecTimeout = 60_000
@@ -164,6 +165,9 @@ func (f *function) readRegister(off uint64) uint32 {
 		return r.cmdqLow.Load()&^0xff | logCmdqSize<<4 | logCmdqStride
 	case regInitializing:
 		v := uint32(swResetSupported)
+		if f.embedded() {
+			v |= embeddedCPU
+		}
 		if f.initializing(c.clock()) {
 			v |= 1 << 31
 		}

@@ -50,7 +50,7 @@ func (f *function) wantedPages(extra object.Kind) int {
 	m := f.appetite
 	want := 0
 	switch {
-	case f.isVF():
+	case f.isWard():
 		// Its pages are asked for when it is enabled, before it has a driver.
 		if !f.sw.enabled {
 			return 0
@@ -133,7 +133,7 @@ func (f *function) basePages(a account) int {
 // askPages asks for what an account lacks, once, and only where somebody waits for it: a command, a hoard,
 // or a virtual function's driver that may come.
 func (f *function) askPages(a account) {
-	waited := a.hoard > 0 || a.of != nil && (a.of.isVF() || a.of.executor.waiting != 0)
+	waited := a.hoard > 0 || a.of != nil && (a.of.isWard() || a.of.executor.waiting != 0)
 	if a.asked > 0 || !waited || !a.manager.events.Subscribed(prm.EventPageRequest) {
 		return
 	}
@@ -165,7 +165,7 @@ func (f *function) offerPages() {
 	for _, id := range f.pageState.order {
 		f.offer(f.pageState.managed[id].account(id, f))
 	}
-	for _, p := range f.esw().vfs() {
+	for _, p := range f.esw().wards() {
 		if p.function.memory.Len() > 0 {
 			f.offer(p.function.ownPages())
 		}

@@ -57,7 +57,7 @@ func (a account) own() bool { return a.of == a.manager }
 
 // pageManager is the function whose driver gives pages to f's firmware.
 func (f *function) pageManager() *function {
-	if f.isVF() {
+	if f.isWard() {
 		return f.sw.esw.manager
 	}
 	return f
@@ -66,8 +66,8 @@ func (f *function) pageManager() *function {
 // ownPages is the function's own account.
 func (f *function) ownPages() account {
 	m := f.pageManager()
-	id := PageFunction{}
-	if f.isVF() {
+	id := PageFunction{EC: f.embedded()}
+	if f.isWard() {
 		id.ID = f.sw.Number
 	}
 	if m.caps.General.ICMMngFunctionIDMode {
@@ -78,7 +78,7 @@ func (f *function) ownPages() account {
 
 // pagesOf is the account of a function that f manages.
 func (f *function) pagesOf(id PageFunction) (account, bool) {
-	if f.isVF() {
+	if f.isWard() {
 		return account{}, false
 	}
 	own := f.ownPages()
@@ -95,7 +95,7 @@ func (f *function) pagesOf(id PageFunction) (account, bool) {
 	if id.EC {
 		return account{}, false
 	}
-	for _, p := range f.esw().vfs() {
+	for _, p := range f.esw().wards() {
 		if a := p.function.ownPages(); a.id == id {
 			return a, true
 		}
@@ -125,7 +125,7 @@ func (f *function) pagesOut() bool {
 			return true
 		}
 	}
-	for _, p := range f.esw().vfs() {
+	for _, p := range f.esw().wards() {
 		if p.function.memory.Len() != 0 {
 			return true
 		}

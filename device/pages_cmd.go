@@ -13,7 +13,7 @@ import (
 func (f *function) queryPages(c *command.Call) command.Result {
 	var in prm.QueryPagesIn
 	in.Get(c.In)
-	if f.isVF() {
+	if f.isWard() {
 		// Its pages are the manager's business.
 		if in.FunctionID != 0 || in.EmbeddedCPUFunction {
 			return fault(prm.StatusBadParameter, synFunctionID)
@@ -22,7 +22,7 @@ func (f *function) queryPages(c *command.Call) command.Result {
 		return command.Result{}
 	}
 	own := f.ownPages()
-	if id := (PageFunction{in.FunctionID, in.EmbeddedCPUFunction}); id != own.id && id != (PageFunction{}) {
+	if id := (PageFunction{in.FunctionID, in.EmbeddedCPUFunction}); id != own.id && id != (PageFunction{EC: f.embedded()}) {
 		return fault(prm.StatusBadParameter, synFunctionID)
 	}
 	m, held := f.appetite, f.memory.Len()
@@ -112,7 +112,7 @@ func (f *function) lend(a account, addr uint64) error {
 			return memory.ErrTwice
 		}
 	}
-	for _, p := range f.esw().vfs() {
+	for _, p := range f.esw().wards() {
 		if p.function != a.of && p.function.memory.Holds(addr) {
 			return memory.ErrTwice
 		}
@@ -181,7 +181,7 @@ func (f *function) offerAgain() {
 	for _, m := range f.pageState.managed {
 		m.wants.offered = false
 	}
-	for _, p := range f.esw().vfs() {
+	for _, p := range f.esw().wards() {
 		p.function.pageState.offered = false
 	}
 	f.offerPages()

@@ -71,7 +71,7 @@ func (c *Card) linkMayHaveChanged(p *port, was bool) {
 		p.resume(c.now)
 	}
 	for _, f := range c.functions {
-		if f.port != p || f.isVF() && f.upWith(was) == f.upWith(up) {
+		if f.port != p || f.isWard() && f.upWith(was) == f.upWith(up) {
 			continue
 		}
 		f.enter()

@@ -24,6 +24,7 @@ type profile struct {
 	speed                        portSpeed
 
 	features features
+	embedded bool // the card has a processor of its own, which manages the e-switch
 
 	maxEQs             int
 	logMaxPD, logMaxTD uint8

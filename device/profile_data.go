@@ -74,7 +74,15 @@ func profiles() []profile {
 	seven.vpd = vitalProductData("ConnectX-7 adapter card, 200GbE, dual-port QSFP112", "MCX755106AS-HEAT", "A5", "MT2230X00000")
 	seven.mac = [6]byte{0xb8, 0x3f, 0xd2, 0x00, 0x08, 0x00}
 	seven.features = sixDx.features
-	return []profile{lx, five, sixDx, seven}
+
+	field := base
+	field.key, field.name = "bf2", "BlueField-2"
+	field.device, field.subDevice, field.hwID, field.psid = 0xa2d6, 0x0061, 0x214, "MT_0000000765"
+	field.fwMajor, field.fwMinor, field.fwSubminor = 24, 35, 3006
+	field.vpd = vitalProductData("BlueField-2 DPU 100GbE Dual-Port QSFP56", "MBF2M516A-CEEOT", "A5", "MT2133X00000")
+	field.mac = [6]byte{0xb8, 0xce, 0xf6, 0x00, 0x08, 0x00}
+	field.features, field.embedded = sixDx.features, true
+	return []profile{lx, five, sixDx, seven, field}
 }
 
 // limit takes away what the kind of card can't do.

@@ -19,6 +19,7 @@ func TestProfilesAreCardsOfTheirKind(t *testing.T) {
 		"cx5":   {0x1017, 16, true, 0},
 		"cx6dx": {0x101d, 22, true, 2},
 		"cx7":   {0x1021, 28, true, 2},
+		"bf2":   {0xa2d6, 24, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := dataBenchOn(t, newBench(t, Config{Profile: name}))
@@ -46,7 +47,7 @@ func TestProfilesAreCardsOfTheirKind(t *testing.T) {
 			}
 		})
 	}
-	if len(Profiles()) != 4 {
+	if len(Profiles()) != 5 {
 		t.Errorf("profiles %v", Profiles())
 	}
 	if _, err := New(Config{Profile: "cx9"}); err == nil {

@@ -34,19 +34,28 @@ type vport struct {
 func (f *function) resetVport() {
 	v := &f.vport
 	listed := len(v.lists[0])+len(v.lists[1]) > 0 || v.context.PromiscAll || v.context.PromiscMC || v.context.PromiscUC
-	if !f.isVF() {
-		*v = vport{permanent: f.card.config.MAC, admin: prm.VportAdminAuto}
-		v.permanent[5] += byte(f.index)
+	if !f.isWard() {
+		*v = vport{permanent: f.factoryMAC(), admin: prm.VportAdminAuto}
 	}
 	v.reset(f)
-	if listed && f.isVF() {
+	if listed && f.isWard() {
 		f.changed(v.context.EventOnUCAddressChange || v.context.EventOnMCAddressChange || v.context.EventOnPromiscChange)
 	}
 }
 
+// factoryMAC is the address that a function has before anybody has set one; virtual functions have none.
+func (f *function) factoryMAC() (mac [6]byte) {
+	if !f.isVF() {
+		mac = f.card.config.MAC
+		mac[5] += byte(f.index)
+	}
+	return mac
+}
+
 // forgetManager forgets what a manager has set.
-func (v *vport) forgetManager() {
-	v.permanent, v.admin = [6]byte{}, prm.VportAdminAuto
+func (f *function) forgetManager() {
+	v := &f.vport
+	v.permanent, v.admin = f.factoryMAC(), prm.VportAdminAuto
 	v.context.ArmChangeEvent = false
 	if v.addresses != nil {
 		v.index()
@@ -60,7 +69,7 @@ func (v *vport) reset(f *function) {
 	guid := uint64(permanent[0])<<56 | uint64(permanent[1])<<48 | uint64(permanent[2])<<40 | 0x0300<<24 |
 		uint64(permanent[3])<<16 | uint64(permanent[4])<<8 | uint64(permanent[5])
 	*v = vport{permanent: permanent, admin: admin, addresses: make(map[uint64]struct{}), l2: make(map[uint32]prm.SetL2TableEntryIn)}
-	if f.isVF() {
+	if f.isWard() {
 		c := &v.context
 		c.ArmChangeEvent, c.EventOnMTU, c.EventOnPromiscChange = was.ArmChangeEvent, was.EventOnMTU, was.EventOnPromiscChange
 		c.EventOnVLANChange, c.EventOnMCAddressChange = was.EventOnVLANChange, was.EventOnMCAddressChange
@@ -113,12 +122,12 @@ func (v *vport) accepts(dst []byte) bool {
 	return v.owns(dst)
 }
 
-// up reports whether the function's vport passes frames: that of a virtual function does without a link, too,
-// if its manager wants so.
+// up reports whether the function's vport passes frames: one with a manager does without a link, too, if that
+// wants so.
 func (f *function) up() bool { return f.upWith(f.port.up()) }
 
 func (f *function) upWith(link bool) bool {
-	if f.isVF() && f.vport.admin == prm.VportAdminUp {
+	if f.isWard() && f.vport.admin == prm.VportAdminUp {
 		return true
 	}
 	return link && f.vport.admin != prm.VportAdminDown
@@ -131,7 +140,7 @@ func (f *function) portEvent(up bool) {
 		sub = prm.PortSubTypeActive
 	}
 	f.print.Info("link", "up", up)
-	if f.port.settings.noPortEvents && !f.isVF() {
+	if f.port.settings.noPortEvents && !f.isWard() {
 		return
 	}
 	f.events.Post(prm.EventPortChange, uint8(sub), func(e []byte) { e[0x28] = 1 << 4 })
@@ -214,7 +223,7 @@ func (f *function) modifyVportState(c *command.Call) command.Result {
 	if in.AdminState > prm.VportAdminAuto {
 		return fault(prm.StatusBadParameter, synAdminState)
 	}
-	if f.isVF() {
+	if f.isWard() {
 		return command.Result{} // its manager's choice stands
 	}
 	was := g.up()
@@ -318,7 +327,7 @@ func (f *function) checkNICVport(in *prm.ModifyNICVportContextIn, driver *functi
 	if in.FieldSelectAffiliation || (in.FieldSelectNodeGUID || in.FieldSelectPortGUID) && !driver.manages() {
 		return fault(prm.StatusBadParameter, synFieldSelect) // needs capabilities this function does not have
 	}
-	if driver.isVF() && (in.FieldSelectPermanentAddress || in.FieldSelectChangeEvent) {
+	if driver.isVF() && in.FieldSelectPermanentAddress || driver.isWard() && in.FieldSelectChangeEvent {
 		return fault(prm.StatusBadParameter, synFieldSelect) // the manager's
 	}
 	if in.FieldSelectRoCEEn && set.RoCEEn {
@@ -368,7 +377,7 @@ func (f *function) checkNICVport(in *prm.ModifyNICVportContextIn, driver *functi
 func (f *function) setL2Entry(c *command.Call) command.Result {
 	var in prm.SetL2TableEntryIn
 	in.Get(c.In)
-	if f.isVF() {
+	if f.isWard() {
 		return fault(prm.StatusBadParameter, synNotManager)
 	}
 	if in.TableIndex >= 1<<f.caps.General.LogMaxL2Table {

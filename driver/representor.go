@@ -46,7 +46,7 @@ const representorRing = 256
 
 // Representor returns the representor of virtual function i, from 1 (ErrMode: not in switchdev mode).
 func (n *NIC) Representor(ctx context.Context, i int) (*Representor, error) {
-	s, unlock, err := n.lockSwitch(ctx)
+	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
 		return nil, err
 	}

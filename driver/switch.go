@@ -45,6 +45,10 @@ var (
 
 // vswitch is a physical function's e-switch and its virtual functions.
 type vswitch struct {
+	// managed elsewhere: the card's own processor has the e-switch, and gives virtual functions their pages. What
+	// is left is to enable them.
+	elsewhere bool
+
 	turn   chan struct{} // one slot: who has filled it changes things, with commands
 	wake   chan struct{} // one slot: some vport's context has changed
 	mode   Mode
@@ -68,13 +72,14 @@ type vf struct {
 	element uint32 // scheduling element; 0: none
 }
 
-// startSwitch prepares the e-switch of a function that manages one. It is off until there are virtual
-// functions.
+// startSwitch prepares the e-switch of a function that manages one, or has virtual functions. It is off until
+// there are virtual functions.
 func (n *NIC) startSwitch(context.Context) error {
-	if !n.base.general.ESwitchManager {
+	manager := n.base.general.ESwitchManager
+	if !manager && n.hca.TotalVFs == 0 {
 		return nil
 	}
-	s := &vswitch{turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), changed: map[Vport]bool{}}
+	s := &vswitch{elsewhere: !manager, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), changed: map[Vport]bool{}}
 	s.cancel = n.base.events.OnOther(func(e prm.EQE) {
 		if e.EventType() != prm.EventNICVportChange {
 			return
@@ -207,10 +212,18 @@ func (n *NIC) armVport(ctx context.Context, v Vport, on bool) error {
 	return n.base.objects.Exec(ctx, in, &prm.ModifyNICVportContextOut{})
 }
 
+// lockManaged is lockSwitch for what only the e-switch's manager can do.
+func (n *NIC) lockManaged(ctx context.Context) (*vswitch, func(), error) {
+	if n.esw != nil && n.esw.elsewhere {
+		return nil, nil, ErrNoSwitch
+	}
+	return n.lockSwitch(ctx)
+}
+
 // RefreshVports makes the e-switch of the legacy mode know every address that vports want by now. It does so
 // by itself, soon after the card has told of a change.
 func (n *NIC) RefreshVports(ctx context.Context) error {
-	s, unlock, err := n.lockSwitch(ctx)
+	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
 		return err
 	}
@@ -246,7 +259,7 @@ func (n *NIC) VFs(ctx context.Context) (int, error) {
 
 // Mode is the e-switch's mode: the one that it goes to once there are virtual functions.
 func (n *NIC) Mode(ctx context.Context) (Mode, error) {
-	s, unlock, err := n.lockSwitch(ctx)
+	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
 		return Legacy, err
 	}
@@ -290,6 +303,12 @@ func (n *NIC) beginVFs(ctx context.Context, count int) error {
 	}
 	for _, v := range s.vfs {
 		id := uint16(v.number)
+		if s.elsewhere {
+			if err := n.base.objects.Exec(ctx, &prm.EnableHCAIn{FunctionID: id}, &prm.EnableHCAOut{}); err != nil {
+				return fmt.Errorf("enable virtual function %d: %w", id, err)
+			}
+			continue
+		}
 		f := fwpages.Function{ID: id}
 		if n.base.general.ICMMngFunctionIDMode {
 			var out prm.QueryHCACapOut
@@ -318,15 +337,24 @@ func (n *NIC) endVFs(ctx context.Context) error {
 		return nil
 	}
 	errs := []error{n.hca.SetVFs(0)}
-	for i, f := range s.pages {
+	for i, v := range s.vfs {
+		if !s.elsewhere && i >= len(s.pages) {
+			break // not enabled
+		}
 		var refused *prm.CommandError
-		err := n.base.objects.Exec(ctx, &prm.DisableHCAIn{FunctionID: uint16(s.vfs[i].number)}, &prm.DisableHCAOut{})
+		err := n.base.objects.Exec(ctx, &prm.DisableHCAIn{FunctionID: uint16(v.number)}, &prm.DisableHCAOut{})
 		if err != nil && !errors.As(err, &refused) {
 			errs = append(errs, err)
 		}
-		errs = append(errs, n.hca.Pages.Disable(ctx, f))
+		if !s.elsewhere {
+			errs = append(errs, n.hca.Pages.Disable(ctx, s.pages[i]))
+		}
 	}
 	s.pages = nil
+	if s.elsewhere {
+		s.vfs = nil
+		return errors.Join(errs...)
+	}
 	for _, v := range s.vfs {
 		errs = append(errs, n.clearVF(ctx, v))
 	}
@@ -344,7 +372,7 @@ func (n *NIC) endVFs(ctx context.Context) error {
 // Switchdev, and what VLAN, spoof check and trust of virtual functions mean in Legacy, which comes back with
 // it.
 func (n *NIC) SetMode(ctx context.Context, mode Mode) error {
-	s, unlock, err := n.lockSwitch(ctx)
+	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
 		return fmt.Errorf("set mode %v: %w", mode, err)
 	}
@@ -386,6 +414,9 @@ func (n *NIC) switchMode(ctx context.Context, mode Mode) error {
 // enterMode makes the tables of a mode and puts them into force.
 func (n *NIC) enterMode(ctx context.Context, mode Mode) error {
 	s, config := n.esw, n.switchConfig()
+	if s.elsewhere {
+		return nil
+	}
 	if mode == Switchdev {
 		dev, err := n.newSwitchdev(ctx, config)
 		if err != nil {

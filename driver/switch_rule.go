@@ -149,7 +149,7 @@ func (m *SwitchMatch) compileIP(outer, value *prm.MatchLayer24) error {
 // values; where rules with different fields take the same frame, the one whose fields were used first since
 // the mode began decides. Rules end with the mode.
 func (n *NIC) AddSwitchRule(ctx context.Context, m SwitchMatch, a SwitchAction) (*SwitchRule, error) {
-	s, unlock, err := n.lockSwitch(ctx)
+	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("add rule: %w", err)
 	}
@@ -195,7 +195,7 @@ func (n *NIC) AddSwitchRule(ctx context.Context, m SwitchMatch, a SwitchAction) 
 
 // RemoveSwitchRule ends a rule; one that is not in force is ErrAbsent.
 func (n *NIC) RemoveSwitchRule(ctx context.Context, r *SwitchRule) error {
-	s, unlock, err := n.lockSwitch(ctx)
+	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
 		return fmt.Errorf("remove rule: %w", err)
 	}

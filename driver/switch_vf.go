@@ -63,7 +63,7 @@ func (s *vswitch) findVF(i int) (*vf, error) {
 
 // VF returns how virtual function i, from 1, is configured.
 func (n *NIC) VF(ctx context.Context, i int) (VFConfig, error) {
-	s, unlock, err := n.lockSwitch(ctx)
+	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
 		return VFConfig{}, err
 	}
@@ -78,7 +78,7 @@ func (n *NIC) VF(ctx context.Context, i int) (VFConfig, error) {
 // SetVF configures virtual function i, from 1. A MAC counts when its driver is opened next. On an error what
 // was changed is changed back as far as the card lets.
 func (n *NIC) SetVF(ctx context.Context, i int, c VFConfig) error {
-	s, unlock, err := n.lockSwitch(ctx)
+	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
 		return fmt.Errorf("configure virtual function %d: %w", i, err)
 	}

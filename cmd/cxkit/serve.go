@@ -17,7 +17,7 @@ import (
 type serveCommand struct {
 	Socket []string `required:"" placeholder:"PATH" type:"path" help:"Serve a card at this socket (repeatable: a card each)."`
 	Port   []string `default:"switch" placeholder:"PORT" help:"What cards are plugged into: switch, cable (two cards), tap:NAME, or pcap:FILE to receive a capture. Once for all cards, or once for each (default ${default})."`
-	Device string   `default:"sim:cx5" placeholder:"DEVICE" help:"The cards' kind: sim:PROFILE, of profile cx4lx, cx5, cx6dx or cx7 (default ${default})."`
+	Device string   `default:"sim:cx5" placeholder:"DEVICE" help:"The cards' kind: sim:PROFILE, of profile cx4lx, cx5, cx6dx, cx7 or bf2 (default ${default})."`
 	Seed   uint64   `default:"1" help:"Seed of every random choice of the model (default ${default})."`
 
 	VFs     int    `name:"vfs" placeholder:"N" help:"Serve N virtual functions of one card, whose physical function this process drives, at PATH.1 to PATH.N."`

@@ -28,7 +28,7 @@ const (
 )
 
 // targetHelp lists the forms for --device.
-const targetHelp = "sim:PROFILE is the model in this process, of profile cx4lx, cx5, cx6dx or cx7; vfio:ADDRESS a real card " +
+const targetHelp = "sim:PROFILE is the model in this process, of profile cx4lx, cx5, cx6dx, cx7 or bf2; vfio:ADDRESS a real card " +
 	"that cxkit bind has taken from the kernel (vfio-noiommu:ADDRESS without an IOMMU: it can overwrite all memory); " +
 	"vfio-user:SOCKET one that another process serves"
 

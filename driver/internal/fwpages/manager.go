@@ -45,7 +45,9 @@ type Config struct {
 	CPU sync.Locker
 	// Down says why the device can't be used any more; nil, or returning nil: it can.
 	Down func() error
-	Log  *slog.Logger
+	// Embedded: the function is one of the card's own processor.
+	Embedded bool
+	Log      *slog.Logger
 }
 
 // Manager owns the pages of a function, and of the functions it manages. All methods may be called from
@@ -94,7 +96,7 @@ func (m *Manager) newLedger(t Type) *ledger {
 // Boot asks firmware how many pages it wants at this stage of bring-up and gives them.
 func (m *Manager) Boot(ctx context.Context, stage prm.QueryPagesOpMod) error {
 	var out prm.QueryPagesOut
-	if err := m.config.Exec.Exec(ctx, &prm.QueryPagesIn{OpMod: uint16(stage)}, &out); err != nil {
+	if err := m.config.Exec.Exec(ctx, &prm.QueryPagesIn{OpMod: uint16(stage), EmbeddedCPUFunction: m.config.Embedded}, &out); err != nil {
 		return err
 	}
 	f := Function{ID: out.FunctionID, EC: out.EmbeddedCPUFunction}

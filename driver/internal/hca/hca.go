@@ -65,6 +65,8 @@ type HCA struct {
 
 	// TotalVFs is how many virtual functions the function may have; 0: it has no SR-IOV.
 	TotalVFs int
+	// Embedded: the function is one of the card's own processor.
+	Embedded bool
 
 	UAR       uint32 // number of the doorbell page
 	Doorbells uint64 // its offset in Window

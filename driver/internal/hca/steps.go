@@ -154,6 +154,7 @@ func (h *HCA) checkInitSeg(context.Context) error {
 	if got := d.CmdInterfaceRev(); got != cmdifRevision {
 		return fmt.Errorf("command interface revision %d, this driver needs %d", got, cmdifRevision)
 	}
+	h.Embedded = prm.InitSegState(h.Window.Load32(regState)).EmbeddedCPU()
 	f := prm.InitSegFWRev(rev)
 	h.Firmware = FirmwareVersion{f.FWRevMajor(), f.FWRevMinor(), d.FWRevSubminor()}
 	h.config.Log.Info("firmware version: " + h.Firmware.String())
@@ -183,7 +184,7 @@ func (h *HCA) commandQueue(context.Context) error {
 	h.Pages = fwpages.New(fwpages.Config{
 		Exec: h.Objects, NewArena: h.config.Function.NewArena, ReclaimLimit: h.config.ReclaimLimit, MaxVFs: h.TotalVFs,
 		MaxPages: h.config.MaxPages, HostPage: h.config.HostPage, CPU: h.config.PageCPU, Stall: h.timeouts().Stall,
-		Down: h.Err, Log: h.config.Log,
+		Down: h.Err, Embedded: h.Embedded, Log: h.config.Log,
 	})
 	return nil
 }
@@ -194,11 +195,11 @@ func (h *HCA) exec(ctx context.Context, in cmdif.In, out cmdif.Out) error {
 }
 
 func (h *HCA) enable(ctx context.Context) error {
-	if err := h.exec(ctx, &prm.EnableHCAIn{}, &prm.EnableHCAOut{}); err != nil {
+	if err := h.exec(ctx, &prm.EnableHCAIn{EmbeddedCPUFunction: h.Embedded}, &prm.EnableHCAOut{}); err != nil {
 		return err
 	}
 	h.undo.Add("disable the HCA", func(ctx context.Context) error {
-		return h.exec(ctx, &prm.DisableHCAIn{}, &prm.DisableHCAOut{})
+		return h.exec(ctx, &prm.DisableHCAIn{EmbeddedCPUFunction: h.Embedded}, &prm.DisableHCAOut{})
 	})
 	return nil
 }
