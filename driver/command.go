@@ -87,7 +87,7 @@ func (n *NIC) Reset(ctx context.Context) (*NIC, error) {
 		return nil, fmt.Errorf("health recovery aborted: %w", err)
 	}
 	n.log.Error("starting health recovery flow")
-	config := n.config
+	config := n.Config()
 	next, err := Open(ctx, n.base.function, config)
 	if err != nil {
 		n.log.Error("health recovery failed")

@@ -44,6 +44,9 @@ const (
 type Config struct {
 	// Queues is the number of receive and of transmit queues, 1 to MaxQueues; 0 means 1.
 	Queues int
+	// MaxChannels is the most of them that SetChannels may be asked for, up to MaxQueues; 0 means Queues. Memory
+	// for packets is made for so many.
+	MaxChannels int
 	// RxRing and TxRing are the entries of each queue's ring, powers of two from MinRing to MaxRing;
 	// 0 means 1024.
 	RxRing, TxRing int
@@ -134,12 +137,15 @@ type Config struct {
 // complete checks the configuration and fills in what was left zero.
 func (c Config) complete() (Config, error) {
 	c.Queues = orDefault(c.Queues, 1)
+	c.MaxChannels = orDefault(c.MaxChannels, c.Queues)
 	c.RxRing = orDefault(c.RxRing, 1024)
 	c.TxRing = orDefault(c.TxRing, 1024)
 	c.MTU = orDefault(c.MTU, 1500)
 	switch {
 	case c.Queues < 1 || c.Queues > MaxQueues:
 		return c, fmt.Errorf("config: %d queues: want 1 to %d", c.Queues, MaxQueues)
+	case c.MaxChannels < c.Queues || c.MaxChannels > MaxQueues:
+		return c, fmt.Errorf("config: at most %d channels: want %d, the number of queues, to %d", c.MaxChannels, c.Queues, MaxQueues)
 	case badRing(c.RxRing):
 		return c, fmt.Errorf("config: receive ring of %d entries: want a power of two from %d to %d", c.RxRing, MinRing, MaxRing)
 	case badRing(c.TxRing):
@@ -161,8 +167,8 @@ func (c Config) complete() (Config, error) {
 	if c.BufferSize < needed || c.BufferSize > MaxBufferSize {
 		return c, fmt.Errorf("config: buffers of %d bytes: MTU %d needs %d to %d", c.BufferSize, c.MTU, needed, MaxBufferSize)
 	}
-	least := c.Queues * c.RxRing
-	c.Buffers = orDefault(c.Buffers, 2*c.Queues*(c.RxRing+c.TxRing))
+	least := c.MaxChannels * c.RxRing
+	c.Buffers = orDefault(c.Buffers, 2*c.MaxChannels*(c.RxRing+c.TxRing))
 	if c.Buffers < least || c.Buffers > 1<<24 {
 		return c, fmt.Errorf("config: %d buffers: the receive rings alone hold %d, and 2^24 is the most", c.Buffers, least)
 	}

@@ -39,6 +39,7 @@ type QueueGroup struct {
 	rss    RSS
 	queues []int
 	rules  int
+	chosen bool // its queues, by SetQueues or at its making: SetChannels leaves them
 	closed bool
 }
 
@@ -72,6 +73,7 @@ func (n *NIC) NewQueueGroup(ctx context.Context, c GroupConfig) (*QueueGroup, er
 	if err != nil {
 		return nil, fmt.Errorf("make queue group: %w", errors.Join(err, g.destroy(context.WithoutCancel(ctx))))
 	}
+	g.chosen = true
 	n.flows.groups[g] = true
 	return g, nil
 }
@@ -86,8 +88,8 @@ func (n *NIC) tableRoom() int {
 func (n *NIC) spread(queues []int) ([]int, error) {
 	room := n.tableRoom()
 	for _, q := range queues {
-		if q < 0 || q >= len(n.rx) {
-			return nil, fmt.Errorf("queue %d: the NIC has %d", q, len(n.rx))
+		if q < 0 || q >= n.Queues() {
+			return nil, fmt.Errorf("queue %d: the NIC has %d", q, n.Queues())
 		}
 	}
 	switch k := len(queues); {
@@ -226,7 +228,9 @@ func (g *QueueGroup) SetQueues(ctx context.Context, queues []int) error {
 		return err
 	}
 	defer unlock()
-	return g.setQueues(ctx, queues)
+	err = g.setQueues(ctx, queues)
+	g.chosen = g.chosen || err == nil
+	return err
 }
 
 // setQueues is SetQueues for who has the turn.

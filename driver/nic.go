@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,7 +12,6 @@ import (
 	"cxkit/driver/internal/rxpool"
 	qstats "cxkit/driver/internal/stats"
 	"cxkit/prm"
-	"cxkit/stats"
 )
 
 // NIC is an open ConnectX function: its port, its queues and its buffers. Open makes one, Close ends it.
@@ -28,12 +26,12 @@ type NIC struct {
 	pool   *rxpool.Pool
 	pages  []*layout.Queue // of the receive queues; nil with RxStack
 	memory *RxMemory       // what pages come from
-	rx     []*RxQueue
-	tx     []*TxQueue
 
-	programTx []*TxQueue     // of programs; nobody else uses them
-	headers   prm.InlineMode // what every send WQE holds of its frame
-	tis       uint32
+	channels atomic.Pointer[channels] // in use; changed by who has the turn to make changes
+	slots    []slot                   // all that there may be; used by who has that turn, and at the end
+
+	headers prm.InlineMode // what every send WQE holds of its frame
+	tis     uint32
 
 	counterSet uint8 // queue counters of the receive queues, 0 if the card has none
 	maxFrame   atomic.Int32
@@ -41,10 +39,10 @@ type NIC struct {
 	link  linkState
 	addrs addresses
 	esw   *vswitch // nil: the function manages no e-switch
+	ways  ways     // nil: what is sent needs no rule to get out
 	flows flows
 
-	source  *qstats.Source  // all counters
-	carried []stats.Counter // what the NIC's queues counted before a Reset, totals first
+	source *qstats.Source // all counters
 
 	refused refusals
 
@@ -57,32 +55,31 @@ type NIC struct {
 }
 
 // RxQueue returns receive queue i, 0 <= i < Queues. It panics on another i.
-func (n *NIC) RxQueue(i int) *RxQueue { return n.rx[i] }
+func (n *NIC) RxQueue(i int) *RxQueue { return n.queues().rx[i] }
 
 // TxQueue returns transmit queue i, 0 <= i < Queues. It panics on another i.
-func (n *NIC) TxQueue(i int) *TxQueue { return n.tx[i] }
+func (n *NIC) TxQueue(i int) *TxQueue { return n.queues().tx[i] }
 
-// sendQueues are all transmit queues, those of programs too.
-func (n *NIC) sendQueues() []*TxQueue { return slices.Concat(n.tx, n.programTx) }
-
-// Queues is the number of receive and of transmit queues.
-func (n *NIC) Queues() int { return len(n.rx) }
+// Queues is the number of receive and of transmit queues: Config.Queues, until SetChannels changes it.
+func (n *NIC) Queues() int { return len(n.queues().rx) }
 
 // Config returns the configuration in force, with what was left zero filled in.
 func (n *NIC) Config() Config {
 	n.addrs.mu.Lock()
 	defer n.addrs.mu.Unlock()
-	return n.config
+	c := n.config
+	c.Queues = n.Queues()
+	return c
 }
 
 // Recover brings every queue that is in error back to work: see RxQueue.Recover and TxQueue.Recover. No
 // owner may use a queue meanwhile.
 func (n *NIC) Recover(ctx context.Context) error {
 	var errs []error
-	for _, q := range n.rx {
+	for _, q := range n.queues().rx {
 		errs = append(errs, q.Recover(ctx))
 	}
-	for _, q := range n.sendQueues() {
+	for _, q := range n.queues().sends() {
 		errs = append(errs, q.Recover(ctx))
 	}
 	return errors.Join(errs...)

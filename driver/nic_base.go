@@ -91,11 +91,11 @@ func (n *NIC) stopPlane() {
 		n.releasing.Lock() // those that release now are waited for, later ones see that the NIC is closed
 		close(n.closed)
 		n.releasing.Unlock()
-		for _, q := range n.rx {
-			q.close()
+		for _, q := range n.queues().rx {
+			q.close(ErrNICClosed)
 		}
-		for _, q := range n.sendQueues() {
-			q.close()
+		for _, q := range n.queues().sends() {
+			q.close(ErrNICClosed)
 		}
 		n.stopRepresentors(nil)
 	})
@@ -103,11 +103,16 @@ func (n *NIC) stopPlane() {
 
 // forgetRings takes the buffers of rings that no longer exist out of the books.
 func (n *NIC) forgetRings() {
-	for _, q := range n.rx {
-		q.rq.Taken = q.rq.Posted
+	rx, tx := n.made()
+	for _, q := range rx {
+		if q.rq != nil {
+			q.rq.Taken = q.rq.Posted
+		}
 	}
-	for _, q := range n.sendQueues() {
-		q.sq.Done, q.sq.Freed = q.sq.Posted, q.sq.Queued
+	for _, q := range tx {
+		if q.sq != nil {
+			q.sq.Done, q.sq.Freed = q.sq.Posted, q.sq.Queued
+		}
 	}
 }
 
@@ -138,7 +143,8 @@ func (n *NIC) finishPlane(safe bool) error {
 		} else {
 			errs = append(errs, n.inRings())
 		}
-		for _, q := range n.rx {
+		rx, _ := n.made()
+		for _, q := range rx {
 			q.forgetHeld()
 		}
 		errs = append(errs, n.buffersOut())

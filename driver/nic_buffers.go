@@ -46,12 +46,19 @@ func (n *NIC) buffersOut() error {
 // inRings names the buffers in rings that the card did not give back; nil if there are none.
 func (n *NIC) inRings() error {
 	var errs []error
-	for _, q := range n.rx {
+	rx, tx := n.made()
+	for _, q := range rx {
+		if q.rq == nil {
+			continue
+		}
 		if count := int(q.rq.Outstanding()); count > 0 {
 			errs = append(errs, &BuffersOutError{Queue: q.index, Card: true, Count: count})
 		}
 	}
-	for _, q := range n.sendQueues() {
+	for _, q := range tx {
+		if q.sq == nil {
+			continue
+		}
 		if count := int(q.sq.Outstanding()); count > 0 {
 			errs = append(errs, &BuffersOutError{Queue: q.index, Transmit: true, Card: true, Count: count})
 		}
@@ -106,10 +113,10 @@ func (n *NIC) bufferBooks() BufferBooks {
 			b.Application += count
 		}
 	}
-	for _, q := range n.rx {
+	for _, q := range n.queues().rx {
 		b.Posted += q.posted()
 	}
-	for _, q := range n.sendQueues() {
+	for _, q := range n.queues().sends() {
 		b.Sending += int(q.sq.Outstanding())
 	}
 	b.Free = n.pool.Count + n.pageFrames() - b.Application - b.Posted - b.Sending

@@ -42,10 +42,10 @@ func (n *NIC) SetModeration(ctx context.Context, rx, tx Moderation) error {
 	n.config.RxModeration, n.config.TxModeration = rx, tx
 	n.addrs.mu.Unlock()
 	var errs []error
-	for _, q := range n.rx {
+	for _, q := range n.queues().rx {
 		errs = append(errs, n.moderate(ctx, q.cqo.Number, rx))
 	}
-	for _, q := range n.tx {
+	for _, q := range n.queues().tx {
 		errs = append(errs, n.moderate(ctx, q.cqo.Number, tx))
 	}
 	return errors.Join(errs...)

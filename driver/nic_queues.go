@@ -24,8 +24,8 @@ func (n *NIC) checkPlane(context.Context) error {
 		return fmt.Errorf("rings of %d and %d entries: the card takes at most %d", c.RxRing, c.TxRing, 1<<g.LogMaxWQSz)
 	case log(c.RxRing) > int(g.LogMaxCQSz), log(2*c.TxRing) > int(g.LogMaxCQSz):
 		return fmt.Errorf("rings of %d and %d entries need larger completion queues than the card's %d", c.RxRing, c.TxRing, 1<<min(g.LogMaxCQSz, 31))
-	case c.Queues > 1<<g.LogMaxRQ, c.Queues > 1<<g.LogMaxSQ, 2*c.Queues > 1<<g.LogMaxCQ:
-		return fmt.Errorf("%d queues: the card has %d receive, %d send and %d completion queues", c.Queues, 1<<g.LogMaxRQ, 1<<g.LogMaxSQ, 1<<g.LogMaxCQ)
+	case c.MaxChannels > 1<<g.LogMaxRQ, c.MaxChannels > 1<<g.LogMaxSQ, 2*c.MaxChannels > 1<<g.LogMaxCQ:
+		return fmt.Errorf("%d queues: the card has %d receive, %d send and %d completion queues", c.MaxChannels, 1<<g.LogMaxRQ, 1<<g.LogMaxSQ, 1<<g.LogMaxCQ)
 	}
 	return n.checkOffloads()
 }
@@ -46,7 +46,7 @@ func (n *NIC) makePool(context.Context) error {
 func (n *NIC) fillPool(memory dma.Region, shape poolShape) {
 	c := n.config
 	config := rxpool.Config{
-		Memory: memory, Size: c.BufferSize, Count: shape.buffers, Caches: 2 * c.Queues, Check: c.CheckBuffers,
+		Memory: memory, Size: c.BufferSize, Count: shape.buffers, Caches: 2 * c.MaxChannels, Check: c.CheckBuffers,
 	}
 	if shape.pages > 0 {
 		config.Fragments, n.pages = n.makePages(memory.Bytes, shape.pages)
@@ -127,23 +127,13 @@ func (n *NIC) makeQueues(ctx context.Context) error {
 		return err
 	}
 	n.base.undo.Add("free rings of queues", n.freeRings)
+	n.makeSlots()
 	memory := newRingMemory(arena, records)
 	for i := range c.Queues {
-		r, err := n.makeRx(ctx, i, memory)
-		if err != nil {
-			return fmt.Errorf("rx queue %d: %w", i, err)
+		if err := n.makeChannel(ctx, i, func(string, int) (*ringMemory, error) { return memory, nil }); err != nil {
+			return err
 		}
-		n.rx = append(n.rx, r)
-		t, err := n.makeTx(ctx, i, memory)
-		if err != nil {
-			return fmt.Errorf("tx queue %d: %w", i, err)
-		}
-		if c.Program != nil {
-			if err := n.makeProgram(ctx, r, memory); err != nil {
-				return fmt.Errorf("rx queue %d: %w", i, err)
-			}
-		}
-		n.tx = append(n.tx, t)
+		n.publish(i + 1)
 	}
 	cancel := n.base.events.OnQueueError(n.cardStopped)
 	n.base.undo.Add("errors of queues", func(context.Context) error { cancel(); return nil })
@@ -156,13 +146,13 @@ func (n *NIC) cardStopped(e event.QueueError) {
 	what := e.Event.String()
 	switch e.Queue {
 	case prm.EventQueueRQ:
-		for _, q := range n.rx {
+		for _, q := range n.queues().rx {
 			if q.cardStopped(e.Number, what) {
 				return
 			}
 		}
 	case prm.EventQueueSQ:
-		for _, q := range n.sendQueues() {
+		for _, q := range n.queues().sends() {
 			if q.cardStopped(e.Number, what) {
 				return
 			}
@@ -185,7 +175,8 @@ func pageList(r dma.Region) []uint64 {
 type ringMemory struct {
 	rings   *dma.Carver
 	records dma.Region
-	next    int // offset of the next record
+	next    int        // offset of the next record
+	own     *ringArena // of one queue; nil: the NIC's
 }
 
 func newRingMemory(a *dma.Arena, records int) *ringMemory {

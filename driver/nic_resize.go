@@ -46,15 +46,14 @@ func (n *NIC) checkRing(entries int) error {
 // replace gives the queue new rings. The caller has the turn to make changes.
 func (q *RxQueue) replace(ctx context.Context, entries int) error {
 	n := q.nic
-	arena, memory, err := n.ringsArena(fmt.Sprintf("rings of rx queue %d", q.index), n.rxShape(entries).bytes())
+	memory, err := n.ringsMemory(fmt.Sprintf("rings of rx queue %d", q.index), n.rxShape(entries).bytes())
 	if err != nil {
 		return err
 	}
 	fresh, err := n.makeRxRings(ctx, q, entries, memory)
-	fresh.arena = arena
 	back := context.WithoutCancel(ctx)
 	if err != nil {
-		return errors.Join(err, n.destroyRings(back, fresh.rqo, fresh.cqo, arena))
+		return errors.Join(err, n.destroyRings(back, fresh.rqo, fresh.cqo, memory.own))
 	}
 	old := q.rxRings
 	// The new ring first, then the way there: a buffer waits for every frame that comes.
@@ -90,7 +89,7 @@ func (q *RxQueue) renew(ctx context.Context) error {
 
 // renew gives a queue in error new rings of the same size. Nothing is outstanding.
 func (q *TxQueue) renew(ctx context.Context) error {
-	unlock, err := q.nic.lock(ctx)
+	unlock, err := q.nic.lockQueues(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,10 +115,7 @@ func (q *RxQueue) setRings(ctx context.Context, r rxRings) error {
 func (q *RxQueue) retire(ctx context.Context, old rxRings) error {
 	live := q.rxRings
 	q.rxRings = old
-	state, err := q.state(ctx)
-	if err == nil && state != prm.QueueStateRST {
-		err = q.modify(ctx, state, prm.QueueStateRST)
-	}
+	err := q.stop(ctx)
 	if err == nil {
 		// In RST the card writes neither buffers nor completions.
 		q.salvaging = true
@@ -167,6 +163,15 @@ func (q *RxQueue) returnPosted() {
 	}
 }
 
+// stop has the card use the queue's rings no more.
+func (q *RxQueue) stop(ctx context.Context) error {
+	state, err := q.state(ctx)
+	if err == nil && state != prm.QueueStateRST {
+		err = q.modify(ctx, state, prm.QueueStateRST)
+	}
+	return err
+}
+
 // state asks the card for the queue's state.
 func (q *RxQueue) state(ctx context.Context) (prm.QueueState, error) {
 	var out prm.QueryRQOut
@@ -191,7 +196,7 @@ func (q *TxQueue) Resize(ctx context.Context, entries int) error {
 	if err := q.Flush(ctx); err != nil {
 		return fmt.Errorf("resize tx queue %d: %w", q.index, err)
 	}
-	unlock, err := q.nic.lock(ctx)
+	unlock, err := q.nic.lockQueues(ctx)
 	if err != nil {
 		return fmt.Errorf("resize tx queue %d: %w", q.index, err)
 	}
@@ -205,25 +210,30 @@ func (q *TxQueue) Resize(ctx context.Context, entries int) error {
 // replace gives the queue new rings. Nothing is outstanding. The caller has the turn to make changes.
 func (q *TxQueue) replace(ctx context.Context, entries int) error {
 	n := q.nic
-	arena, memory, err := n.ringsArena(fmt.Sprintf("rings of tx queue %d", q.index), txBytes(entries))
+	memory, err := n.ringsMemory(fmt.Sprintf("rings of tx queue %d", q.index), txBytes(entries))
 	if err != nil {
 		return err
 	}
 	fresh, err := n.makeTxRings(ctx, q, entries, memory)
-	fresh.arena = arena
 	back := context.WithoutCancel(ctx)
 	if err != nil {
-		return errors.Join(err, n.destroyRings(back, fresh.sqo, fresh.cqo, arena))
+		return errors.Join(err, n.destroyRings(back, fresh.sqo, fresh.cqo, memory.own))
 	}
-	old := q.txRings
+	old, way := q.txRings, q.way
 	q.txRings = fresh
 	q.number.Store(fresh.sqo.Number)
-	if err := q.start(ctx); err != nil {
-		q.txRings = old
-		q.number.Store(old.sqo.Number)
-		return errors.Join(err, n.destroyRings(back, fresh.sqo, fresh.cqo, arena))
+	if err = q.start(ctx); err == nil {
+		err = q.findWay(ctx)
 	}
-	return n.destroyRings(back, old.sqo, old.cqo, old.arena)
+	if err != nil {
+		q.txRings, q.way = old, way
+		q.number.Store(old.sqo.Number)
+		return errors.Join(err, n.destroyRings(back, fresh.sqo, fresh.cqo, memory.own))
+	}
+	if way != nil {
+		err = way.Remove(back)
+	}
+	return errors.Join(err, n.destroyRings(back, old.sqo, old.cqo, old.arena))
 }
 
 // Ring is the entries of the queue's ring. The owner calls it.

@@ -81,6 +81,7 @@ type rxRings struct {
 // makeRxRings creates completion and receive queue for q, in RST.
 func (n *NIC) makeRxRings(ctx context.Context, q *RxQueue, entries int, memory *ringMemory) (r rxRings, err error) {
 	c, b, shape := n.config, &n.base, n.rxShape(entries)
+	r.arena = memory.own
 	cq := cqShape{entries: shape.completions, moderation: n.moderation(false), compress: c.CompressCompletions}
 	if c.Striding && b.general.MiniCQERespStrideIndex {
 		cq.format = queue.MiniChecksumStride
@@ -164,9 +165,9 @@ func txBytes(entries int) int {
 // makeRx creates a receive queue, fills it and starts it.
 func (n *NIC) makeRx(ctx context.Context, i int, memory *ringMemory) (*RxQueue, error) {
 	c := n.config
-	q := &RxQueue{common: n.newCommon(i, false), bulk: uint32(min(refillBulk, c.RxRing/2)), delivered: rxpool.DeliveredBy(i)}
+	q := &RxQueue{common: n.newCommon(i, false), bulk: uint32(min(refillBulk, c.RxRing/2)), delivered: rxpool.DeliveredBy(i), count: &n.slots[i].counts.rx}
 	q.striding, q.compressed = c.Striding, c.CompressCompletions
-	n.undoRings(fmt.Sprintf("rx queue %d", i), func() (wq, cq object.Object) { return q.rqo, q.cqo })
+	n.slots[i].rx = q
 	if n.pages != nil {
 		q.pages = n.pages[i]
 	}
@@ -179,26 +180,8 @@ func (n *NIC) makeRx(ctx context.Context, i int, memory *ringMemory) (*RxQueue, 
 		return nil, err
 	}
 	q.number.Store(r.rqo.Number)
+	q.ringChanged()
 	return q, q.start(ctx)
-}
-
-// undoRings registers the end of the rings that a queue will have then.
-func (n *NIC) undoRings(queue string, rings func() (wq, cq object.Object)) {
-	n.base.undo.Add("completions of "+queue, func(ctx context.Context) error {
-		_, cq := rings()
-		if cq.Kind == 0 {
-			return nil
-		}
-		n.base.events.Detach(cq.Number)
-		return n.base.objects.Destroy(ctx, cq)
-	})
-	n.base.undo.Add(queue, func(ctx context.Context) error {
-		wq, _ := rings()
-		if wq.Kind == 0 {
-			return nil
-		}
-		return n.base.objects.Destroy(ctx, wq)
-	})
 }
 
 // txRings are a transmit queue's rings and the card's objects behind them.
@@ -212,6 +195,7 @@ type txRings struct {
 // makeTxRings creates completion and send queue for q, in RST.
 func (n *NIC) makeTxRings(ctx context.Context, q *TxQueue, entries int, memory *ringMemory) (r txRings, err error) {
 	c, b := n.config, &n.base
+	r.arena = memory.own
 	if r.cq, r.cqo, err = n.makeCQ(ctx, &q.common, cqShape{entries: 2 * entries, lazy: entries / 2, moderation: n.moderation(true)}, memory); err != nil {
 		return r, err
 	}
@@ -239,13 +223,13 @@ func (n *NIC) makeTxRings(ctx context.Context, q *TxQueue, entries int, memory *
 	return r, nil
 }
 
-// makeTx creates a transmit queue and starts it.
-func (n *NIC) makeTx(ctx context.Context, i int, memory *ringMemory) (*TxQueue, error) {
-	q := &TxQueue{common: n.newCommon(i, true), taken: rxpool.TakenFrom(i), can: n.txCan()}
+// makeTx creates a transmit queue, which is *to from then on, and starts it.
+func (n *NIC) makeTx(ctx context.Context, i int, to **TxQueue, count *txCounts, memory *ringMemory) (*TxQueue, error) {
+	q := &TxQueue{common: n.newCommon(i, true), taken: rxpool.TakenFrom(i), can: n.txCan(), count: count}
 	if n.config.Program != nil {
 		q.headroom = Headroom
 	}
-	n.undoRings(fmt.Sprintf("tx queue %d", i), func() (wq, cq object.Object) { return q.sqo, q.cqo })
+	*to = q
 	r, err := n.makeTxRings(ctx, q, n.config.TxRing, memory)
 	q.txRings = r // what there is of them
 	if err != nil {
@@ -276,14 +260,16 @@ type ringArena struct {
 	closed bool
 }
 
-// ringsArena makes memory for other rings of a queue.
-func (n *NIC) ringsArena(what string, bytes int) (*ringArena, *ringMemory, error) {
+// ringsMemory makes memory for rings of one queue.
+func (n *NIC) ringsMemory(what string, bytes int) (*ringMemory, error) {
 	records := pages(2 * queue.RecordSize)
 	a, err := n.base.function.NewArena(records+bytes, n.config.Arena)
 	if err != nil {
-		return nil, nil, fmt.Errorf("memory for %s: %w", what, err)
+		return nil, fmt.Errorf("memory for %s: %w", what, err)
 	}
-	return &ringArena{arena: a}, newRingMemory(a, records), nil
+	m := newRingMemory(a, records)
+	m.own = &ringArena{arena: a}
+	return m, nil
 }
 
 // freeRings frees the memory of rings that queues got after Open, when no queue is left.
@@ -298,10 +284,11 @@ func (n *NIC) freeRings(context.Context) error {
 			errs = append(errs, fmt.Errorf("%d bytes kept: the card may still use them through %v", r.arena.Size(), left))
 		}
 	}
-	for _, q := range n.rx {
+	rx, tx := n.made()
+	for _, q := range rx {
 		free(q.arena)
 	}
-	for _, q := range n.tx {
+	for _, q := range tx {
 		free(q.arena)
 	}
 	return errors.Join(errs...)

@@ -17,11 +17,7 @@ func (n *NIC) makeReceiveSide(ctx context.Context) error {
 	f.rules = make(map[RuleID]*rule)
 	f.tables = make(map[*rqTable]bool)
 	f.groups = make(map[*QueueGroup]bool)
-	all := make([]int, len(n.rx))
-	for i := range all {
-		all[i] = i
-	}
-	group, err := n.makeGroup(ctx, GroupConfig{Queues: all, RSS: n.config.RSS})
+	group, err := n.makeGroup(ctx, GroupConfig{Queues: firstQueues(n.Queues()), RSS: n.config.RSS})
 	if err != nil {
 		return err
 	}
@@ -95,9 +91,9 @@ func (n *NIC) dropTable(ctx context.Context, t *rqTable) error {
 }
 
 func (n *NIC) rqNumbers(queues []int) []uint32 {
-	list := make([]uint32, len(queues))
+	list, rx := make([]uint32, len(queues)), n.queues().rx
 	for i, q := range queues {
-		list[i] = n.rx[q].rqo.Number
+		list[i] = rx[q].rqo.Number
 	}
 	return list
 }

@@ -41,7 +41,7 @@ func Open(ctx context.Context, function pci.Function, config Config) (*NIC, erro
 	n.down = make(chan struct{})
 	n.hca, err = hca.Up(ctx, hca.Config{
 		Function:     function,
-		Queues:       config.Queues,
+		Queues:       config.MaxChannels,
 		Arena:        config.Arena,
 		ReclaimLimit: config.ReclaimLimit,
 		HostPage:     config.HostPage,
@@ -118,10 +118,10 @@ func (n *NIC) watchDevice() {
 		return
 	}
 	err := fmt.Errorf("device failed: %w", n.hca.Err())
-	for _, q := range n.rx {
+	for _, q := range n.queues().rx {
 		q.end(err)
 	}
-	for _, q := range n.sendQueues() {
+	for _, q := range n.queues().sends() {
 		q.end(err)
 	}
 	n.stopRepresentors(err)

@@ -45,11 +45,10 @@ func (q *common) end(err error) {
 	q.nudged.Raise()
 }
 
-// close stops the queue for good. Its memory is not touched any more when it returns, provided that no call
-// but Wait and Flush is under way.
-func (q *common) close() {
-	err := ErrNICClosed
-	q.why.Store(&err)
+// close stops the queue for good; why is ErrNICClosed or ErrChannelGone. Its memory is not touched any more when
+// it returns, provided that no call but Wait and Flush is under way.
+func (q *common) close(why error) {
+	q.why.Store(&why)
 	q.nudged.Raise()
 	q.awake.Lock()
 	defer q.awake.Unlock() // a wait that looks at the rings has seen the store by now, or is asleep
@@ -68,13 +67,19 @@ func (q *common) cardStopped(number uint32, what string) bool {
 
 func (q *common) stopped() bool { return q.why.Load() != nil }
 
-// Err is nil while the queue works, else why it stopped: *QueueError, or ErrNICClosed. Recover restarts
-// the queue after a QueueError. Any goroutine may call it.
+// Err is nil while the queue works, else why it stopped: *QueueError, ErrChannelGone, or ErrNICClosed. Recover
+// restarts the queue after a QueueError. Any goroutine may call it.
 func (q *common) Err() error {
 	if p := q.why.Load(); p != nil {
 		return *p
 	}
 	return nil
+}
+
+// over tells that the queue has ended for good.
+func (q *common) over() bool {
+	err := q.Err()
+	return err == ErrNICClosed || err == ErrChannelGone
 }
 
 // Index is the queue's number in the NIC.
@@ -186,8 +191,12 @@ func (q *common) releaseMerged(pkts []Packet) {
 
 // release puts the packets' buffers into the queue's cache and empties the packets.
 func (q *common) release(pkts []Packet) {
-	if q.Err() == ErrNICClosed {
+	switch q.Err() {
+	case ErrNICClosed:
 		clear(pkts)
+		return
+	case ErrChannelGone: // so is its cache
+		q.nic.ReleaseAll(pkts)
 		return
 	}
 	holders := q.pool.Holders

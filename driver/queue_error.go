@@ -8,6 +8,9 @@ import (
 // ErrNICClosed: the NIC was closed.
 var ErrNICClosed = errors.New("NIC closed")
 
+// ErrChannelGone: SetChannels has ended the queue.
+var ErrChannelGone = errors.New("the channel is gone")
+
 // QueueError says why a queue stopped. Recover restarts it.
 type QueueError struct {
 	// Queue is the queue's index in the NIC, Transmit its direction, Number the card's name for it.

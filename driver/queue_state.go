@@ -30,7 +30,7 @@ func (q *RxQueue) modify(ctx context.Context, from, to prm.QueueState) error {
 // completion queue both are made anew. Frames that arrive meanwhile are lost. It does nothing to a queue that
 // works. The owner calls it.
 func (q *RxQueue) Recover(ctx context.Context) error {
-	if err := q.Err(); err == nil || err == ErrNICClosed {
+	if err := q.Err(); err == nil || q.over() {
 		return err
 	}
 	if q.cqFailed.Load() {
@@ -39,15 +39,8 @@ func (q *RxQueue) Recover(ctx context.Context) error {
 		}
 		return nil
 	}
-	objects := q.nic.base.objects
-	var out prm.QueryRQOut
-	if err := objects.Exec(ctx, &prm.QueryRQIn{RQN: q.rq.Number()}, &out); err != nil {
+	if err := q.stop(ctx); err != nil {
 		return fmt.Errorf("recover rx queue %d: %w", q.index, err)
-	}
-	if out.Context.State != prm.QueueStateRST {
-		if err := q.modify(ctx, out.Context.State, prm.QueueStateRST); err != nil {
-			return fmt.Errorf("recover rx queue %d: %w", q.index, err)
-		}
 	}
 	// In RST the card writes neither buffers nor completions: what it had is free, what it completed and
 	// nobody took is lost.
@@ -79,26 +72,13 @@ func (q *TxQueue) modify(ctx context.Context, from, to prm.QueueState) error {
 // buffers return to the NIC and they are counted as dropped. It does nothing to a queue that works. The
 // owner calls it.
 func (q *TxQueue) Recover(ctx context.Context) error {
-	if err := q.Err(); err == nil || err == ErrNICClosed {
+	if err := q.Err(); err == nil || q.over() {
 		return err
 	}
-	objects := q.nic.base.objects
-	var out prm.QuerySQOut
-	if err := objects.Exec(ctx, &prm.QuerySQIn{SQN: q.sq.Number()}, &out); err != nil {
+	if err := q.stop(ctx); err != nil {
 		return fmt.Errorf("recover tx queue %d: %w", q.index, err)
 	}
-	q.Reap() // what was flushed so far
-	if out.Context.State != prm.QueueStateRST {
-		if err := q.modify(ctx, out.Context.State, prm.QueueStateRST); err != nil {
-			return fmt.Errorf("recover tx queue %d: %w", q.index, err)
-		}
-	}
-	// In RST the card reads no buffer any more.
-	q.cq.Drain()
-	if left := q.sq.Outstanding(); left > 0 {
-		q.count.dropped.Add(uint64(left))
-		q.free(left)
-	}
+	q.giveUp()
 	if q.cqFailed.Load() {
 		if err := q.renew(ctx); err != nil {
 			return fmt.Errorf("recover tx queue %d: %w", q.index, err)
@@ -111,4 +91,28 @@ func (q *TxQueue) Recover(ctx context.Context) error {
 	}
 	q.restart()
 	return nil
+}
+
+// stop has the card use the queue's rings no more. What it has flushed so far is taken.
+func (q *TxQueue) stop(ctx context.Context) error {
+	var out prm.QuerySQOut
+	if err := q.nic.base.objects.Exec(ctx, &prm.QuerySQIn{SQN: q.sq.Number()}, &out); err != nil {
+		return err
+	}
+	q.Reap()
+	if out.Context.State == prm.QueueStateRST {
+		return nil
+	}
+	return q.modify(ctx, out.Context.State, prm.QueueStateRST)
+}
+
+// giveUp frees what was posted and not sent in a queue that the card uses no more, and returns how much that is.
+func (q *TxQueue) giveUp() int {
+	q.cq.Drain()
+	left := q.sq.Outstanding()
+	if left > 0 {
+		q.count.dropped.Add(uint64(left))
+		q.free(left)
+	}
+	return int(left)
 }

@@ -17,7 +17,6 @@ func BenchmarkRxWithReaders(b *testing.B) {
 	const readers, slice = 1000, 500 // turns that are timed together
 	w := newWriter(b, Config{Arena: dma.Private})
 	n := w.nic
-	n.rx, n.tx = []*RxQueue{w.rx}, []*TxQueue{w.tx}
 	n.source = qstats.NewSource(qstats.SourceConfig{
 		Card: qstats.NewCard(qstats.Config{}), Interval: qstats.DefaultInterval, Totals: n.softTotals, Queues: n.softQueues,
 	})

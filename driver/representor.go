@@ -15,7 +15,6 @@ import (
 type switchdev struct {
 	tables  *eswitch.Switchdev
 	sources *eswitch.Sources
-	uplink  []eswitch.Queue
 	reps    []*Representor
 	rules   map[*SwitchRule]bool
 }
@@ -27,19 +26,18 @@ type Representor struct {
 	vport Vport
 	nic   *NIC // the queues' part of one
 	undo  object.Stack
-	queue eswitch.Queue
 	from  eswitch.Source
-	ready int // of the two above
+	ready bool // from is in force
 }
 
 // Vport is the vport that the representor stands for.
 func (r *Representor) Vport() Vport { return r.vport }
 
 // Rx is the receive queue, Tx the send queue. They end with the mode.
-func (r *Representor) Rx() *RxQueue { return r.nic.rx[0] }
+func (r *Representor) Rx() *RxQueue { return r.nic.RxQueue(0) }
 
 // Tx is the send queue.
-func (r *Representor) Tx() *TxQueue { return r.nic.tx[0] }
+func (r *Representor) Tx() *TxQueue { return r.nic.TxQueue(0) }
 
 // representorRing is the ring size of representors: what has no rule is little.
 const representorRing = 256
@@ -77,12 +75,13 @@ func (n *NIC) buildSwitchdev(ctx context.Context, d *switchdev, config eswitch.C
 	if d.sources, err = eswitch.NewSources(ctx, config, n.flows.flows.Head()); err != nil {
 		return err
 	}
-	for _, q := range n.tx {
-		to, err := d.tables.AddQueue(ctx, q.sq.Number(), uint16(Uplink))
-		if err != nil {
+	n.ways = func(ctx context.Context, sqn uint32) (eswitch.Queue, error) {
+		return d.tables.AddQueue(ctx, sqn, uint16(Uplink))
+	}
+	for _, q := range n.queues().sends() {
+		if err := q.findWay(ctx); err != nil {
 			return err
 		}
-		d.uplink = append(d.uplink, to)
 	}
 	for _, v := range n.esw.vfs {
 		r, err := n.newRepresentor(ctx, d, v.number)
@@ -131,14 +130,16 @@ func (n *NIC) newRepresentor(ctx context.Context, d *switchdev, v Vport) (*Repre
 		return fail(err)
 	}
 	r.undo.Add("the representor's TIR", func(ctx context.Context) error { return p.dropTarget(ctx, 0) })
-	if r.queue, err = d.tables.AddQueue(ctx, p.tx[0].sq.Number(), uint16(v)); err != nil {
+	p.ways = func(ctx context.Context, sqn uint32) (eswitch.Queue, error) {
+		return d.tables.AddQueue(ctx, sqn, uint16(v))
+	}
+	if err := r.Tx().findWay(ctx); err != nil {
 		return fail(err)
 	}
-	r.ready++
 	if r.from, err = d.sources.Add(ctx, uint16(v), to.tir.Number); err != nil {
 		return fail(err)
 	}
-	r.ready++
+	r.ready = true
 	return r, nil
 }
 
@@ -146,11 +147,17 @@ func (n *NIC) newRepresentor(ctx context.Context, d *switchdev, v Vport) (*Repre
 func (n *NIC) closeRepresentor(ctx context.Context, r *Representor) error {
 	var errs []error
 	r.nic.stopPlane()
-	if r.ready > 1 {
+	select { // a change under way, other rings, ends first
+	case n.addrs.turn <- struct{}{}:
+		defer func() { <-n.addrs.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if r.ready {
 		errs = append(errs, r.from.Remove(ctx))
 	}
-	if r.ready > 0 {
-		errs = append(errs, r.queue.Remove(ctx))
+	for _, q := range r.nic.queues().sends() {
+		errs = append(errs, q.leaveWay(ctx))
 	}
 	errs = append(errs, r.undo.Unwind(ctx))
 	safe := len(r.nic.queuesOut()) == 0
@@ -171,9 +178,10 @@ func (n *NIC) closeSwitchdev(ctx context.Context, d *switchdev) error {
 	for _, r := range d.reps {
 		errs = append(errs, n.closeRepresentor(ctx, r))
 	}
-	for _, q := range d.uplink {
-		errs = append(errs, q.Remove(ctx))
+	for _, q := range n.queues().sends() {
+		errs = append(errs, q.leaveWay(ctx))
 	}
+	n.ways = nil
 	if d.sources != nil {
 		errs = append(errs, d.sources.Close(ctx, n.flows.flows.Head()))
 	}

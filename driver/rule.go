@@ -147,8 +147,8 @@ func (n *NIC) flow(r *Rule) (*steer.Flow, error) {
 		return nil, fmt.Errorf("action %d", r.Action)
 	case r.Action == RuleDrop && r.Tag != 0:
 		return nil, errors.New("a rule that drops has no tag")
-	case r.Action != RuleQueue && r.Queue != 0 || r.Action == RuleQueue && (r.Queue < 0 || r.Queue >= len(n.rx)):
-		return nil, fmt.Errorf("queue %d with action %v: the NIC has %d queues", r.Queue, r.Action, len(n.rx))
+	case r.Action != RuleQueue && r.Queue != 0 || r.Action == RuleQueue && (r.Queue < 0 || r.Queue >= n.Queues()):
+		return nil, fmt.Errorf("queue %d with action %v: the NIC has %d queues", r.Queue, r.Action, n.Queues())
 	case r.Group != nil && (r.Action != RuleGroup || r.Group.nic != n || r.Group.closed):
 		return nil, fmt.Errorf("action %v with a queue group that is closed or of another NIC, or for another action", r.Action)
 	case r.Count && !n.base.flow.FlowTablePropertiesNICReceive.FlowCounter:

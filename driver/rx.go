@@ -22,6 +22,7 @@ type RxQueue struct {
 	striding, compressed bool
 	carry                []Packet // from rings that are gone: what Poll hands out first
 	salvaging            bool     // frames of striding rings go to memory of their own, not to buffers
+	ending               bool     // frames that are taken are lost, and not counted
 
 	delivered rxpool.Holder // how the books call what this queue gives out
 	pages     *layout.Queue // nil with RxStack
@@ -30,7 +31,7 @@ type RxQueue struct {
 	merge *merging // nil without Config.GRO
 	xdp   *program // nil without Config.Program
 
-	count rxCounts
+	count *rxCounts // the channel's
 }
 
 // refillBulk is how many WQEs are posted at once, ring size allowing: doorbell records are atomic stores,
@@ -96,7 +97,7 @@ func (q *RxQueue) take(pkts []Packet) int {
 			break
 		}
 	}
-	if n > 0 {
+	if n > 0 && !q.ending {
 		q.count.add(uint64(n), &sums)
 	}
 	return n

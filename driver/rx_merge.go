@@ -136,7 +136,7 @@ func (m *merging) pending() (now bool, wait time.Duration) {
 
 // pollMerged is Poll with Config.GRO. poll is what takes frames.
 func (q *RxQueue) pollMerged(pkts []Packet) int {
-	if q.Err() == ErrNICClosed {
+	if q.over() {
 		return 0
 	}
 	m := q.merge

@@ -30,7 +30,7 @@ func (c *Config) shapePool() poolShape {
 	if c.RxPageSize == rxpages.Size64K || c.RxLayout == RxBlocks {
 		need += 1 << *c.RxOrder
 	}
-	s.pages = max((c.Buffers-s.buffers+perPage-1)/perPage, c.Queues*need)
+	s.pages = max((c.Buffers-s.buffers+perPage-1)/perPage, c.MaxChannels*need)
 	s.bytes = s.pages*c.RxPageSize + s.buffers*layout.Rounded(c.BufferSize)
 	return s
 }
@@ -53,10 +53,10 @@ func (n *NIC) makePages(mem []byte, count int) (*layout.Shared, []*layout.Queue)
 	if c.Program != nil {
 		kind = layout.Headroom
 	}
-	for i := range c.Queues {
+	for i := range c.MaxChannels {
 		queues = append(queues, layout.NewQueue(shared, layout.Config{
 			Kind: kind, Ring: c.RxRing, Size: c.BufferSize, Order: *c.RxOrder,
-			Limit: count / c.Queues, Now: c.RxClock, Index: i,
+			Limit: count / c.MaxChannels, Now: c.RxClock, Index: i,
 		}))
 	}
 	return shared, queues

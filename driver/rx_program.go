@@ -75,8 +75,9 @@ type program struct {
 // redirected is packets from other queues.
 type redirected struct {
 	pending atomic.Bool
-	mu      sync.Mutex // guards list
+	mu      sync.Mutex // guards the two below
 	list    []Packet
+	over    bool // its queue has ended
 }
 
 // maxRedirected bounds what waits for a queue's Poll.
@@ -85,12 +86,22 @@ const maxRedirected = 1024
 func (r *redirected) put(p Packet) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.list) == maxRedirected {
+	if r.over || len(r.list) == maxRedirected {
 		return false
 	}
 	r.list = append(r.list, p)
 	r.pending.Store(true)
 	return true
+}
+
+// end refuses what comes from now on, and returns what waits.
+func (r *redirected) end() []Packet {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.list
+	r.list, r.over = nil, true
+	r.pending.Store(false)
+	return list
 }
 
 func (r *redirected) take(pkts []Packet) int {
@@ -124,11 +135,10 @@ func (q *RxQueue) SetProgram(p Program) error {
 
 // makeProgram makes what a queue with a program needs.
 func (n *NIC) makeProgram(ctx context.Context, q *RxQueue, memory *ringMemory) error {
-	t, err := n.makeTx(ctx, q.index, memory)
+	t, err := n.makeTx(ctx, q.index, &n.slots[q.index].program, new(txCounts), memory)
 	if err != nil {
 		return fmt.Errorf("send queue for the program: %w", err)
 	}
-	n.programTx = append(n.programTx, t)
 	q.allowPrograms(t)
 	return q.SetProgram(n.config.Program)
 }
@@ -223,8 +233,7 @@ func (q *RxQueue) judge(pkts []Packet) (passed int) {
 			if x.sends++; x.sends == len(x.send) {
 				q.finishSends()
 			}
-		case verdict&redirect != 0 && int(verdict&0xffff) < len(q.nic.rx):
-			q.pass(p, int(verdict&0xffff))
+		case verdict&redirect != 0 && q.pass(p, int(verdict&0xffff)):
 		default:
 			q.count.programDrop.Add(1)
 			x.drops[x.ndrops] = *p
@@ -249,20 +258,25 @@ func (q *RxQueue) around(p *Packet) []byte {
 	return pool.Mem[from-start : end : end]
 }
 
-// pass gives a packet to another queue.
-func (q *RxQueue) pass(p *Packet, to int) {
+// pass gives a packet to another queue, and reports whether there is one of that number.
+func (q *RxQueue) pass(p *Packet, to int) bool {
+	rx := q.nic.queues().rx
+	if to >= len(rx) {
+		return false
+	}
+	other := rx[to]
 	q.count.programRedirect.Add(1)
-	other := q.nic.rx[to]
 	holder := &q.pool.Holders[p.buffer-1]
 	*holder = rxpool.NIC // until the other queue hands it out
 	if other.xdp.arrived.put(*p) {
 		other.nudged.Raise()
-		return
+		return true
 	}
 	*holder = q.delivered
 	q.count.programFull.Add(1)
 	one := [1]Packet{*p}
 	q.Release(one[:])
+	return true
 }
 
 // finishSends sends and frees what verdicts have collected. What does not fit into the send queue is dropped,
@@ -294,7 +308,7 @@ type ProgramStats struct {
 
 // ProgramStats returns the queue's verdicts. Any goroutine may call it.
 func (q *RxQueue) ProgramStats() ProgramStats {
-	c := &q.count
+	c := q.count
 	return ProgramStats{
 		Passed: c.programPass.Load(), Dropped: c.programDrop.Load(), Sent: c.programTx.Load(),
 		Redirected: c.programRedirect.Load(), Full: c.programFull.Load(), Bad: c.programBad.Load(),

@@ -36,8 +36,11 @@ func (q *RxQueue) pollStrides(pkts []Packet) int {
 			break
 		}
 	}
-	if n > 0 {
+	if n > 0 && !q.ending {
 		q.count.add(uint64(n), &sums)
+	}
+	if q.ending {
+		return n
 	}
 	if q.rq.Missing() > 0 {
 		q.refill()
@@ -69,7 +72,7 @@ func (q *RxQueue) takeStride(p *Packet, own prm.CQEOwn, sums *rxSums) (took, goO
 		return false, true
 	case length > int(strides)*queue.StrideSize || length > q.pool.Size:
 		return false, q.impossible(fmt.Sprintf("%d bytes in %d strides, buffers have %d", length, strides, q.pool.Size))
-	case !q.salvaging && q.cache.Fill(1) == 0:
+	case !q.salvaging && !q.ending && q.cache.Fill(1) == 0:
 		q.count.noBuffer.Add(1)
 		q.pool.Want(q.nudged)
 		return false, false
@@ -79,7 +82,7 @@ func (q *RxQueue) takeStride(p *Packet, own prm.CQEOwn, sums *rxSums) (took, goO
 		FlowTag: e.FlowTag(), Rx: RxFlags(uint16(e.HDSIPExt())<<8 | uint16(e.L4L3HdrType())), Checksum: e.Checksum(),
 		VLAN: e.VLANInfo(), HashType: HashType(e.RSSHashType()), Tunnel: Tunnel(e.PktInfo() & 3),
 	}
-	if q.salvaging {
+	if q.salvaging || q.ending {
 		p.Data = bytes.Clone(p.Data)
 	} else {
 		q.copyOut(p)

@@ -42,68 +42,15 @@ func (n *NIC) SoftwareStats() stats.Snapshot {
 	return s
 }
 
-// softTotals and softQueues add what an earlier NIC of the same function counted (Reset).
-func (n *NIC) softTotals(s *stats.Snapshot) {
-	at := len(s.Counters)
-	s.Counters = append(s.Counters, n.totals().Counters...)
-	n.carry(s.Counters[at:], 0)
-}
+// softTotals and softQueues add what the driver counts itself.
+func (n *NIC) softTotals(s *stats.Snapshot) { s.Counters = append(s.Counters, n.totals().Counters...) }
+func (n *NIC) softQueues(s *stats.Snapshot) { n.perQueue(s) }
 
-func (n *NIC) softQueues(s *stats.Snapshot) {
-	at := len(s.Counters)
-	n.perQueue(s)
-	if len(n.carried) > 0 {
-		n.carry(s.Counters[at:], len(n.carried)-len(s.Counters[at:]))
-	}
-}
-
-// carry adds to counters what was carried over from index on.
-func (n *NIC) carry(counters []stats.Counter, from int) {
-	if len(n.carried) == 0 {
-		return
-	}
-	for i := range counters {
-		if old := &n.carried[from+i]; old.Name == counters[i].Name {
-			counters[i].Value += old.Value
-		}
-	}
-}
-
-// sums adds up the queues' counters.
+// sums adds up the counters of all channels that there were.
 func (n *NIC) sums() (r RxStats, t TxStats) {
-	for _, q := range n.rx {
-		s := q.Stats()
-		r.Packets += s.Packets
-		r.Bytes += s.Bytes
-		r.ChecksumOK += s.ChecksumOK
-		r.ChecksumNone += s.ChecksumNone
-		r.VLANStripped += s.VLANStripped
-		r.Errors += s.Errors + s.Impossible
-		r.NoBuffer += s.NoBuffer
-		r.Recovered += s.Recovered
-		r.Arms += s.Arms
-		r.Events += s.Events
-		r.LostInterrupts += s.LostInterrupts
-	}
-	for _, q := range n.tx {
-		s := q.Stats()
-		t.Packets += s.Packets
-		t.Bytes += s.Bytes
-		t.LargePackets += s.LargePackets
-		t.LargeBytes += s.LargeBytes
-		t.MultiWQEs += s.MultiWQEs
-		t.MultiPackets += s.MultiPackets
-		t.ChecksumPartial += s.ChecksumPartial
-		t.ChecksumInner += s.ChecksumInner
-		t.VLANInserted += s.VLANInserted
-		t.Full += s.Full
-		t.Dropped += s.Dropped
-		t.Completions += s.Completions
-		t.Errors += s.Errors + s.Impossible
-		t.Recovered += s.Recovered
-		t.Arms += s.Arms
-		t.Events += s.Events
-		t.LostInterrupts += s.LostInterrupts
+	for _, c := range n.queues().counts {
+		r.add(c.received())
+		t.add(c.sent())
 	}
 	return r, t
 }
@@ -138,8 +85,8 @@ func (n *NIC) totals() stats.Snapshot {
 		{Name: "tx_queue_dropped", Value: t.Dropped},
 		{Name: "tx_recover", Value: t.Recovered},
 		{Name: "tx_cqes", Value: t.Completions},
-		{Name: "tx_cqe_err", Value: t.Errors},
-		{Name: "rx_wqe_err", Value: r.Errors},
+		{Name: "tx_cqe_err", Value: t.Errors + t.Impossible},
+		{Name: "rx_wqe_err", Value: r.Errors + r.Impossible},
 		{Name: "rx_buff_alloc_err", Value: r.NoBuffer},
 		{Name: "rx_recover", Value: r.Recovered},
 		{Name: "ch_events", Value: r.Events + t.Events},
@@ -148,16 +95,18 @@ func (n *NIC) totals() stats.Snapshot {
 	}}
 }
 
-// perQueue adds each channel's counters: those of channels, then of receive, then of transmit queues.
+// perQueue adds each channel's counters: those of channels, then of receive, then of transmit queues. Channels
+// that are gone (SetChannels) keep theirs, as with mlx5e (en_stats.c, stats_nch).
 func (n *NIC) perQueue(s *stats.Snapshot) {
-	for i := range n.rx {
-		r, t := n.rx[i].Stats(), n.tx[i].Stats()
+	counts := n.queues().counts
+	for i, c := range counts {
+		r, t := c.received(), c.sent()
 		s.Add(stats.Channel(i, "events"), r.Events+t.Events)
 		s.Add(stats.Channel(i, "arm"), r.Arms+t.Arms)
 		s.Add(stats.Channel(i, "eq_rearm"), r.LostInterrupts+t.LostInterrupts)
 	}
-	for i := range n.rx {
-		r := n.rx[i].Stats()
+	for i, c := range counts {
+		r := c.received()
 		s.Add(stats.RxQueue(i, "packets"), r.Packets)
 		s.Add(stats.RxQueue(i, "bytes"), r.Bytes)
 		s.Add(stats.RxQueue(i, "csum_unnecessary"), r.ChecksumOK)
@@ -167,8 +116,8 @@ func (n *NIC) perQueue(s *stats.Snapshot) {
 		s.Add(stats.RxQueue(i, "buff_alloc_err"), r.NoBuffer)
 		s.Add(stats.RxQueue(i, "recover"), r.Recovered)
 	}
-	for i := range n.tx {
-		t := n.tx[i].Stats()
+	for i, c := range counts {
+		t := c.sent()
 		none, outer := t.checksums()
 		s.Add(stats.TxQueue(i, "packets"), t.Packets)
 		s.Add(stats.TxQueue(i, "bytes"), t.Bytes)

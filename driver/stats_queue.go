@@ -4,7 +4,7 @@ import (
 	qstats "cxkit/driver/internal/stats"
 )
 
-// RxStats are the counters of one receive queue since Open.
+// RxStats are the counters of one receive queue since Open, of queues of its number that SetChannels ended too.
 type RxStats struct {
 	Packets, Bytes uint64
 	// ChecksumOK counts frames whose L3 and L4 checksums the card found right; ChecksumNone the others:
@@ -22,7 +22,7 @@ type RxStats struct {
 	LostEvents, LostInterrupts uint64
 }
 
-// TxStats are the counters of one transmit queue since Open.
+// TxStats are the counters of one transmit queue since Open: see RxStats.
 type TxStats struct {
 	Packets, Bytes  uint64 // posted; frames below 60 bytes count as 60
 	ChecksumPartial uint64 // with a checksum flag
@@ -96,8 +96,9 @@ func (c *rxCounts) add(packets uint64, s *rxSums) {
 }
 
 // Stats returns the queue's counters. Any goroutine may call it.
-func (q *RxQueue) Stats() RxStats {
-	c := &q.count
+func (q *RxQueue) Stats() RxStats { return q.count.load() }
+
+func (c *rxCounts) load() RxStats {
 	s := RxStats{
 		// Before packets, which grow first: the difference is never negative.
 		ChecksumOK: c.checksumOK.Load(), VLANStripped: c.vlanStripped.Load(),
@@ -112,8 +113,9 @@ func (q *RxQueue) Stats() RxStats {
 }
 
 // Stats returns the queue's counters. Any goroutine may call it.
-func (q *TxQueue) Stats() TxStats {
-	c := &q.count
+func (q *TxQueue) Stats() TxStats { return q.count.load() }
+
+func (c *txCounts) load() TxStats {
 	return TxStats{
 		Packets: c.packets.Load(), Bytes: c.bytes.Load(), ChecksumPartial: c.partial.Load(),
 		VLANInserted: c.tagged.Load(), Full: c.full.Load(), Dropped: c.dropped.Load(),
@@ -123,4 +125,70 @@ func (q *TxQueue) Stats() TxStats {
 		ChecksumInner: c.inner.Load(), LargePackets: c.large.Load(), LargeBytes: c.largeBytes.Load(),
 		MultiWQEs: c.wqes.Load(), MultiPackets: c.packed.Load(),
 	}
+}
+
+// add adds another queue's counters.
+func (r *RxStats) add(s RxStats) {
+	r.Packets += s.Packets
+	r.Bytes += s.Bytes
+	r.ChecksumOK += s.ChecksumOK
+	r.ChecksumNone += s.ChecksumNone
+	r.VLANStripped += s.VLANStripped
+	r.Errors += s.Errors
+	r.Impossible += s.Impossible
+	r.NoBuffer += s.NoBuffer
+	r.Recovered += s.Recovered
+	r.Waits += s.Waits
+	r.Arms += s.Arms
+	r.Events += s.Events
+	r.LostEvents += s.LostEvents
+	r.LostInterrupts += s.LostInterrupts
+}
+
+// add adds another queue's counters.
+func (t *TxStats) add(s TxStats) {
+	t.Packets += s.Packets
+	t.Bytes += s.Bytes
+	t.ChecksumPartial += s.ChecksumPartial
+	t.ChecksumInner += s.ChecksumInner
+	t.VLANInserted += s.VLANInserted
+	t.LargePackets += s.LargePackets
+	t.LargeBytes += s.LargeBytes
+	t.MultiWQEs += s.MultiWQEs
+	t.MultiPackets += s.MultiPackets
+	t.Full += s.Full
+	t.Dropped += s.Dropped
+	t.Completions += s.Completions
+	t.Errors += s.Errors
+	t.Impossible += s.Impossible
+	t.Recovered += s.Recovered
+	t.Waits += s.Waits
+	t.Arms += s.Arms
+	t.Events += s.Events
+	t.LostEvents += s.LostEvents
+	t.LostInterrupts += s.LostInterrupts
+}
+
+// channelCounts are a channel's counters, whatever queues it has. The paddings keep the writers' cache lines
+// apart.
+type channelCounts struct {
+	_        [64]byte
+	rx       rxCounts
+	_        [64]byte
+	tx       txCounts
+	_        [64]byte
+	beforeRx RxStats // what an earlier NIC of the function counted (Reset)
+	beforeTx TxStats
+}
+
+func (c *channelCounts) received() RxStats {
+	s := c.rx.load()
+	s.add(c.beforeRx)
+	return s
+}
+
+func (c *channelCounts) sent() TxStats {
+	s := c.tx.load()
+	s.add(c.beforeTx)
+	return s
 }

@@ -146,5 +146,5 @@ func (n *NIC) monitor(ctx context.Context, m *qstats.Monitor) error {
 // inheritStats makes counters go on from where those of a closed NIC of the same function ended. Nobody
 // uses n yet.
 func (n *NIC) inheritStats(old *NIC) {
-	n.source.Inherit(old.source, func() { n.carried = old.SoftwareStats().Counters })
+	n.source.Inherit(old.source, func() { n.inheritCounts(old) })
 }

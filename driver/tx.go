@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"cxkit/driver/internal/eswitch"
 	"cxkit/driver/internal/queue"
 	"cxkit/driver/internal/rxpool"
 	"cxkit/prm"
@@ -25,7 +26,8 @@ type TxQueue struct {
 	frames [64]queue.Frame // scratch of post
 	large  largeScratch    // scratch of postLarge
 
-	count txCounts
+	way   *eswitch.Queue // to the vport that it sends to, in switchdev mode; nil: it needs none
+	count *txCounts      // the channel's
 }
 
 // txCan is what a transmit queue may ask the card for, which does not change.
@@ -284,7 +286,7 @@ func (q *TxQueue) Release(pkts []Packet) { q.release(pkts) }
 // Reap takes completions and frees the buffers of sent frames; it returns how many buffers came back. Send
 // and Get do it when they need to. It never blocks.
 func (q *TxQueue) Reap() int {
-	if q.broken || q.Err() == ErrNICClosed {
+	if q.broken || q.over() {
 		return 0
 	}
 	frames, entries := 0, uint64(0)

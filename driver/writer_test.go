@@ -28,6 +28,8 @@ type writer struct {
 	rx  *RxQueue
 	tx  *TxQueue
 
+	counts channelCounts
+
 	window *mmio.Window // the doorbell page
 	rxCQ   ringView
 	rq     []byte
@@ -121,7 +123,7 @@ func newUncheckedWriter(tb testing.TB, c Config) *writer {
 			cq: queue.NewCQ(w.rxCQ.ring, w.rxCQ.db, door, 0),
 			rq: queue.NewRQ(w.rq, w.rqDB, door, uint32(c.BufferSize), testKey),
 		},
-		delivered: rxpool.DeliveredBy(0),
+		delivered: rxpool.DeliveredBy(0), count: &w.counts.rx,
 	}
 	if n.pages != nil {
 		w.rx.pages = n.pages[0]
@@ -135,15 +137,21 @@ func newUncheckedWriter(tb testing.TB, c Config) *writer {
 			cq: queue.NewCQ(w.txCQ.ring, w.txCQ.db, door, c.TxRing/2),
 			sq: queue.NewSQ(w.sq, w.sqDB, door, testKey, n.inline()),
 		},
-		taken: rxpool.TakenFrom(0), can: n.txCan(),
+		taken: rxpool.TakenFrom(0), can: n.txCan(), count: &w.counts.tx,
 	}
 	w.rx.cq.Named(testRxCQ)
 	w.tx.cq.Named(testTxCQ)
 	w.rx.rq.Named(testRQ)
 	w.tx.sq.Named(testSQ)
-	n.rx, n.tx = []*RxQueue{w.rx}, []*TxQueue{w.tx}
+	w.publish(n)
 	w.rx.refill()
 	return w
+}
+
+// publish makes the writer's queues those of a NIC.
+func (w *writer) publish(n *NIC) {
+	n.slots = []slot{{rx: w.rx, tx: w.tx, counts: &w.counts}}
+	n.publish(1)
 }
 
 // posted is how many WQEs the receive queue has posted and the writer not used.

@@ -24,5 +24,6 @@ func All() []Test {
 		ruleTests(),
 		groupTests(),
 		resizeTests(),
+		channelTests(),
 	)
 }

@@ -68,7 +68,7 @@ func (h *host) open(i int) *driver.NIC {
 		}
 		h.functions[i] = f
 	}
-	nic, err := driver.Open(h.Context(), f, driver.Config{CheckBuffers: true, RxRing: 256, TxRing: 256})
+	nic, err := driver.Open(h.Context(), f, driver.Config{CheckBuffers: true, RxRing: 256, TxRing: 256, MaxChannels: 3})
 	if err != nil {
 		h.Fatal(err)
 	}

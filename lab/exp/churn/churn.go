@@ -16,7 +16,8 @@ import (
 const (
 	colLoops    = "loops"
 	colReadings = "readings"
-	colReopened = "functions reopened"
+	colChannels = "changes of channels"
+	colReopened = "functions reset"
 	colModes    = "changes of mode"
 	colCommands = "commands"
 	colFailed   = "failed commands"
@@ -34,7 +35,7 @@ const leastRounds, mostRounds = 6, 12
 func Experiment() *lab.Experiment {
 	return &lab.Experiment{
 		Name:   "churn",
-		About:  "statistics loops while functions and modes change: failures, warnings, leaks",
+		About:  "statistics loops while channels, functions and modes change: failures, warnings, leaks",
 		Change: "firmware",
 		Knobs: []lab.Knob{
 			{Name: "firmware", Help: "does what it is told, or refuses a statistics command now and then: what the counters of failures are checked with",
@@ -49,7 +50,6 @@ func Experiment() *lab.Experiment {
 			Figures:    map[string]string{"failed commands and warnings after": "0 and 0"},
 		},
 		Incomparable: []string{
-			"Channel reconfiguration: this driver has the number of queues that it was opened with, so functions are closed, reset and opened again with another number.",
 			"The thread's change is not what is switched off here: without it nothing fails either. What is switched off is sound firmware, to see that failures are counted.",
 		},
 		Check:   func(knobs map[string]string) error { _, err := parse(knobs); return err },
@@ -92,14 +92,14 @@ func measure(ctx context.Context, s lab.Setting) (lab.Measured, error) {
 	m := lab.Measured{
 		Drawn: map[string]int{"rounds of changes": p.rounds},
 		Rows: report.Table{Columns: []string{
-			colLoops, colReadings, colReopened, colModes, colCommands, colFailed, colWhich, colWarnings, colLeaks, colFallen, colSeconds,
+			colLoops, colReadings, colChannels, colReopened, colModes, colCommands, colFailed, colWhich, colWarnings, colLeaks, colFallen, colSeconds,
 		}},
 	}
 	o, err := p.run(ctx)
 	if err != nil {
 		return m, err
 	}
-	m.Rows.Add(p.loops, o.readings, o.reopened, o.modes, o.answered, o.failed, strings.Join(slices.Compact(slices.Sorted(slices.Values(o.which))), ", "), o.warnings, o.leaks, o.fallen, o.took.Seconds())
+	m.Rows.Add(p.loops, o.readings, o.channels, o.reopened, o.modes, o.answered, o.failed, strings.Join(slices.Compact(slices.Sorted(slices.Values(o.which))), ", "), o.warnings, o.leaks, o.fallen, o.took.Seconds())
 	m.Agreements = []lab.Agreement{{
 		What:  "commands answered",
 		First: lab.Count{By: "the card's answers", Value: o.answered}, Second: lab.Count{By: "the drivers' command tables", Value: o.tallied},
@@ -111,7 +111,7 @@ func measure(ctx context.Context, s lab.Setting) (lab.Measured, error) {
 func effect(m lab.Measured) (shown bool, words string) {
 	get := func(column string) float64 { return m.Rows.Float(0, column) }
 	shown = get(colFailed) == 0 && get(colWarnings) == 0 && get(colLeaks) == 0 && get(colFallen) == 0 &&
-		get(colReadings) > 0 && get(colReopened) > 0 && get(colModes) > 0
+		get(colReadings) > 0 && get(colChannels) > 0 && get(colReopened) > 0 && get(colModes) > 0
 	which := ""
 	if i := slices.Index(m.Rows.Columns, colWhich); m.Rows.Rows[0][i] != "" {
 		which = fmt.Sprintf(" (%v)", m.Rows.Rows[0][i])
@@ -122,7 +122,7 @@ func effect(m lab.Measured) (shown bool, words string) {
 
 func plot(before, after lab.Measured) report.Plot {
 	return report.Plot{
-		Title: "Statistics loops while functions and modes change", Y: "number", Groups: []string{"with failing firmware, and as set"},
+		Title: "Statistics loops while channels, functions and modes change", Y: "number", Groups: []string{"with failing firmware, and as set"},
 		Series: lab.BeforeAndAfter(before, after, colReadings, colFailed),
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"cxkit/lab"
 )
 
-func TestNothingGoesWrongWhileFunctionsAndModesChange(t *testing.T) {
+func TestNothingGoesWrongWhileChannelsFunctionsAndModesChange(t *testing.T) {
 	small := map[string]string{"loops": "8", "vfs": "1", "latency": "0s"}
 	r, err := lab.Do(t.Context(), Experiment(), lab.Options{Set: small, Seed: 3})
 	if err != nil {
@@ -15,6 +15,9 @@ func TestNothingGoesWrongWhileFunctionsAndModesChange(t *testing.T) {
 	}
 	if rounds := float64(r.Measured.Drawn["rounds of changes"]); r.Measured.Rows.Float(0, colModes) != rounds || r.Measured.Rows.Float(0, colReopened) != rounds {
 		t.Errorf("%v rounds, but %v changes of mode and %v functions reopened", rounds, r.Measured.Rows.Float(0, colModes), r.Measured.Rows.Float(0, colReopened))
+	}
+	if n := 2 * float64(r.Measured.Drawn["rounds of changes"]); r.Measured.Rows.Float(0, colChannels) != n {
+		t.Errorf("%v changes of channels, want %v", r.Measured.Rows.Float(0, colChannels), n)
 	}
 	if r.Comparison.Before.Rows.Float(0, colFailed) == 0 {
 		t.Error("firmware that refuses is not noticed")

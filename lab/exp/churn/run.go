@@ -3,6 +3,7 @@ package churn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -20,11 +21,11 @@ import (
 
 // outcome is what a measurement found.
 type outcome struct {
-	readings, reopened, modes uint64
-	answered, tallied, failed uint64
-	warnings, leaks, fallen   uint64
-	took                      time.Duration
-	which                     []string // commands failed, and how
+	readings, channels, reopened, modes uint64
+	answered, tallied, failed           uint64
+	warnings, leaks, fallen             uint64
+	took                                time.Duration
+	which                               []string // commands failed, and how
 }
 
 // warnings counts what is logged as a warning or worse.
@@ -41,7 +42,7 @@ func (w warnings) WithGroup(string) slog.Handler                { return w }
 // slot is a function and the NIC that it is at the moment.
 type slot struct {
 	nic   atomic.Pointer[driver.NIC]
-	open  func(ctx context.Context, queues int) error
+	open  func(ctx context.Context) error
 	reset func(ctx context.Context) error
 	close func() error
 }
@@ -116,9 +117,9 @@ func (b *bench) add(ctx context.Context, i int) error {
 		return err
 	}
 	s := &slot{reset: f.Reset, close: f.Close}
-	s.open = func(ctx context.Context, queues int) error {
+	s.open = func(ctx context.Context) error {
 		nic, err := driver.Open(ctx, f, driver.Config{
-			Queues: queues, RxRing: 64, TxRing: 64, Logger: slog.New(warnings{n: &b.logged}),
+			MaxChannels: mostChannels, RxRing: 64, TxRing: 64, Logger: slog.New(warnings{n: &b.logged}),
 		})
 		if err == nil {
 			s.nic.Store(nic)
@@ -126,7 +127,7 @@ func (b *bench) add(ctx context.Context, i int) error {
 		return err
 	}
 	b.slots = append(b.slots, s)
-	return s.open(ctx, 1)
+	return s.open(ctx)
 }
 
 // shut closes a function's NIC and adds up what its commands did.
@@ -181,8 +182,11 @@ func (b *bench) down(ctx context.Context) (err error) {
 	return err
 }
 
-// changes are made in rounds: a virtual function after the other is reopened with another number of queues,
-// and the switch changes its mode.
+// mostChannels is how many channels a function has at most.
+const mostChannels = 4
+
+// changes are made in rounds: all functions get other numbers of channels, a virtual function after the other is
+// closed, reset and opened again, and the switch changes its mode.
 func (b *bench) changes(ctx context.Context) error {
 	pf := b.slots[0].nic.Load()
 	for round := range b.p.rounds {
@@ -194,6 +198,17 @@ func (b *bench) changes(ctx context.Context) error {
 			return err
 		}
 		b.o.modes++
+		for i, s := range b.slots {
+			nic := s.nic.Load()
+			lost, err := nic.SetChannels(ctx, 1+(nic.Queues()+(round+i)%(mostChannels-1))%mostChannels)
+			if err != nil {
+				return err
+			}
+			if lost != (driver.Lost{}) {
+				return fmt.Errorf("function %d lost %+v where nothing was sent", i, lost)
+			}
+			b.o.channels++
+		}
 		s := b.slots[1+round%b.p.vfs]
 		if err := b.shut(ctx, s); err != nil {
 			return err
@@ -201,7 +216,7 @@ func (b *bench) changes(ctx context.Context) error {
 		if err := s.reset(ctx); err != nil {
 			return err
 		}
-		if err := s.open(ctx, 1+round%4); err != nil {
+		if err := s.open(ctx); err != nil {
 			return err
 		}
 		b.o.reopened++

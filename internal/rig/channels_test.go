@@ -1,0 +1,100 @@
+package rig_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"cxkit/driver"
+	"cxkit/drivertest"
+)
+
+// In switchdev mode there is a rule for each ring that sends. They follow queues to other rings and channels.
+func TestSendQueuesFindTheirVportAfterChanges(t *testing.T) {
+	h := openHost(t, 1, driver.Switchdev)
+	ctx := t.Context()
+	mark := uint32(0)
+	wire := func(what string, q int) {
+		t.Helper()
+		mark++
+		f := frame(driver.MAC{2, 9}, h.pf.MAC(), mark)
+		h.send(ends{h.pf.RxQueue(q), h.pf.TxQueue(q)}, f)
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if got, err := h.rig.Far.Recv(ctx); err != nil || !bytes.Equal(got, f) {
+			t.Errorf("%s: on the wire: %x, %v", what, got, err)
+		}
+	}
+	wire("at first", 0)
+	h.ok(h.pf.TxQueue(0).Resize(ctx, 64))
+	wire("other rings", 0)
+	rep, err := h.pf.Representor(ctx, 1)
+	h.ok(err)
+	h.ok(rep.Tx().Resize(ctx, 64))
+	f := frame(h.vfs[0].MAC(), driver.MAC{2, 8}, 7)
+	h.send(representorEnds(rep), f)
+	h.expect("from a representor with other rings", nicEnds(h.vfs[0]), f)
+	for _, n := range []int{3, 2, 3, 1, 3} {
+		_, err := h.pf.SetChannels(ctx, n)
+		h.ok(err)
+		wire("other channels", n-1)
+	}
+	h.ok(h.pf.SetMode(ctx, driver.Legacy))
+	wire("in legacy mode", 2)
+	_, err = h.pf.SetChannels(ctx, 1)
+	h.ok(err)
+	h.ok(h.pf.SetMode(ctx, driver.Switchdev))
+	wire("in switchdev mode again", 0)
+}
+
+// A reset keeps the number of channels and what was counted, by channels that are gone too.
+func TestChannelsAndTheirCountersOutliveAReset(t *testing.T) {
+	h := openHost(t, 1, driver.Legacy)
+	ctx := t.Context()
+	nic := h.vfs[0]
+	receive := func(nic *driver.NIC, q, n int) {
+		t.Helper()
+		id, err := nic.AddRule(ctx, driver.Rule{Action: driver.RuleQueue, Queue: q})
+		h.ok(err)
+		for i := range n {
+			f := drivertest.Frame(nic.MAC(), 60, uint32(i))
+			h.send(nicEnds(h.pf), f)
+			h.expect("a frame", ends{nic.RxQueue(q), nic.TxQueue(q)}, f)
+		}
+		h.ok(nic.RemoveRule(ctx, id))
+	}
+	counters := func(nic *driver.NIC, want map[string]uint64) {
+		t.Helper()
+		s, err := nic.Stats(ctx)
+		h.ok(err)
+		for name, v := range want {
+			if got, there := s.Lookup(name); got != v || !there {
+				t.Errorf("%s is %d, want %d", name, got, v)
+			}
+		}
+	}
+	_, err := nic.SetChannels(ctx, 3)
+	h.ok(err)
+	receive(nic, 2, 5)
+	receive(nic, 0, 1)
+	_, err = nic.SetChannels(ctx, 2)
+	h.ok(err)
+	counters(nic, map[string]uint64{"rx_packets": 6, "rx2_packets": 5})
+	next, err := nic.Reset(ctx)
+	h.ok(err)
+	t.Cleanup(func() {
+		if err := next.Close(ctx); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	})
+	if n := next.Queues(); n != 2 {
+		t.Errorf("%d queues", n)
+	}
+	counters(next, map[string]uint64{"rx_packets": 6, "rx2_packets": 5, "rx0_packets": 1})
+	_, err = next.SetChannels(ctx, 3)
+	h.ok(err)
+	receive(next, 2, 2)
+	counters(next, map[string]uint64{"rx_packets": 8, "rx2_packets": 7, "rx0_packets": 1})
+	h.ok(next.Close(ctx))
+}
