@@ -82,8 +82,11 @@ func (f *function) modifyESWVport(c *command.Call) command.Result {
 	}
 	set, to := &in.ESWVportContext, &g.sw.context
 	if in.FieldSelectVportSVLANStrip && set.VportSVLANStrip || in.FieldSelectVportSVLANInsert && set.VportSVLANInsert ||
-		in.FieldSelectFDBToVportRegCID && set.FDBToVportRegCID != 0 {
+		in.FieldSelectFDBToVportRegCID && set.FDBToVportRegCID&^passedRegisters != 0 {
 		return fault(prm.StatusBadParameter, synVLANRule)
+	}
+	if in.FieldSelectFDBToVportRegCID {
+		to.FDBToVportRegCID = set.FDBToVportRegCID
 	}
 	if in.FieldSelectVportCVLANStrip {
 		to.VportCVLANStrip = set.VportCVLANStrip

@@ -24,7 +24,7 @@ func (f *function) flowDomain(t prm.FlowTableType, other bool, vport uint16) (*s
 		return f.tx, r
 	case t == prm.FlowTableFDB && own && f.manages():
 		return f.sw.esw.fdb, r
-	case (t == prm.FlowTableESWEgressACL || t == prm.FlowTableESWIngressACL) && f.manages() && p.function != nil:
+	case t == prm.FlowTableESWIngressACL && f.manages(), t == prm.FlowTableESWEgressACL && f.manages() && p.function != nil:
 		return p.acl(steer.Type(t)), r
 	}
 	return nil, refuse(prm.StatusBadParameter, synFlowTableType, "table_type %v is not this function's to have", t)
@@ -85,7 +85,8 @@ func (f *function) createFlowTable(c *command.Call) command.Result {
 		return r
 	}
 	ctx := &in.FlowTableContext
-	if ctx.ReformatEn || ctx.DecapEn || ctx.SWOwner || ctx.TerminationTable || ctx.RTCValid {
+	// Linux's tables for bridges are to hold entries that reformat, whether the card can or not (esw/bridge.c).
+	if ctx.ReformatEn && in.TableType != prm.FlowTableFDB || ctx.DecapEn || ctx.SWOwner || ctx.TerminationTable || ctx.RTCValid {
 		return refuse(prm.StatusBadParameter, synFlowFeature, "the table asks for a feature without a capability")
 	}
 	t, r := d.CreateTable(steer.TableConfig{
@@ -230,7 +231,8 @@ func (f *function) setFlowTableEntry(c *command.Call) command.Result {
 	if in.IgnoreFlowLevel || ctx.ExtendedDestination || ctx.UplinkHairpinEn {
 		return refuse(prm.StatusBadParameter, synFlowFeature, "the entry asks for a feature without a capability")
 	}
-	config := steer.EntryConfig{Index: in.FlowIndex, Group: ctx.GroupID, Action: uint16(ctx.Action), Tag: ctx.FlowTag}
+	config := steer.EntryConfig{Index: in.FlowIndex, Group: ctx.GroupID, Action: uint16(ctx.Action), Tag: ctx.FlowTag,
+		Source: steer.Source(ctx.FlowSource)}
 	copy(config.Value[:], c.In[matchValueOff:])
 	for i, tag := range [...]*prm.VLANTag{&ctx.PushVLAN, &ctx.PushVLAN2} {
 		config.VLANs[i] = tagWord(tag)
@@ -239,6 +241,9 @@ func (f *function) setFlowTableEntry(c *command.Call) command.Result {
 		return r
 	}
 	if config.Counters, r = f.flowCounters(&in); !r.OK() {
+		return r
+	}
+	if config.Header, r = f.modifyHeader(ctx); !r.OK() {
 		return r
 	}
 	switch c.OpMod {

@@ -13,12 +13,13 @@ import (
 
 // steerHalf is a function's steering. The engine owns it.
 type steerHalf struct {
-	rx, tx *steer.Domain
-	tirs   object.Table[*steer.TIR]
-	rqts   object.Table[*steer.RQT]
-	flows  object.Table[*steer.Counter]
-	bulks  object.Table[*counterBulk]
-	bulked int // counters of all bulks
+	rx, tx  *steer.Domain
+	tirs    object.Table[*steer.TIR]
+	rqts    object.Table[*steer.RQT]
+	flows   object.Table[*steer.Counter]
+	headers object.Table[*steer.Header]
+	bulks   object.Table[*counterBulk]
+	bulked  int // counters of all bulks
 	// keys are the prepared Toeplitz keys: TIRs of a driver usually share one.
 	toeplitz map[[packet.KeyLen]byte]*sharedKey
 	// loopbacks counts the TIRs that let own frames in: without one nothing is looped back.
@@ -124,6 +125,9 @@ func (f *function) steerHandlers() command.Table {
 		prm.OpAddVXLANUDPDPort:    {Handle: f.addVXLANPort, Phase: ready},
 		prm.OpDeleteVXLANUDPDPort: {Handle: f.deleteVXLANPort, Phase: ready},
 
+		prm.OpAllocModifyHeaderContext:   {Handle: f.allocModifyHeader, Phase: ready, MinOut: 12, Creates: object.ModifyHeader},
+		prm.OpDeallocModifyHeaderContext: {Handle: f.deallocModifyHeader, Phase: ready},
+
 		prm.OpAllocFlowCounter:   {Handle: f.allocFlowCounter, Phase: ready, MinOut: 12, Creates: object.FlowCounter},
 		prm.OpDeallocFlowCounter: {Handle: f.deallocFlowCounter, Phase: ready},
 		prm.OpQueryFlowCounter:   {Handle: f.queryFlowCounter, Phase: ready, MinIn: prm.QueryFlowCounterInSize},
@@ -151,6 +155,7 @@ func (f *function) resetSteering() {
 		tirs:     object.New[*steer.TIR](1, 1<<logMaxTIR-1),
 		rqts:     object.New[*steer.RQT](1, 1<<logMaxRQT-1),
 		flows:    object.New[*steer.Counter](1, 1<<logMaxCounter-1),
+		headers:  object.New[*steer.Header](1, 1<<logMaxHeaders-1),
 		bulks:    newBulks(),
 		toeplitz: map[[packet.KeyLen]byte]*sharedKey{},
 		tunnels:  packet.Tunnels{VXLAN: []uint16{vxlanPort}, GRE: true, IPinIP: true},
@@ -161,6 +166,7 @@ func (f *function) resetSteering() {
 func (f *function) countSteering(n *[object.Kinds]int) {
 	n[object.TIR] += f.tirs.Len()
 	n[object.RQT] += f.rqts.Len()
+	n[object.ModifyHeader] += f.headers.Len()
 	n[object.FlowCounter] += f.flows.Len() + f.bulks.Len()
 	domains := []*steer.Domain{f.rx, f.tx}
 	if e := f.esw(); e != nil {

@@ -39,6 +39,7 @@ type dataCard struct {
 	inward packet.Headers
 	frame  queue.Frame
 	retag  []byte
+	tagged []byte // as the uplink's rules have changed it
 }
 
 // dataPort is the data path's part of a port.
@@ -57,6 +58,7 @@ type dataPort struct {
 	admit   bool // the vport takes frames, for a burst
 	// switched: frames go through the e-switch, for a burst.
 	switched bool
+	met      []*steer.Counter // of the uplink's rules that frames[next] met
 	padded   [minFrame]byte
 	headers  packet.Headers
 	frame    queue.Frame

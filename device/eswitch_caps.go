@@ -18,6 +18,7 @@ func switchCaps(c *capabilities, f *function) {
 
 	s := &c.Switch
 	s.VportCVLANStrip, s.VportCVLANInsertIfNotExist, s.VportCVLANInsertOverwrite, s.VportCVLANInsertAlways = true, true, true, true
+	s.ESWUplinkIngressACL = true
 	s.NICVportNodeGUIDModify, s.NICVportPortGUIDModify = true, true
 	s.ECPFVportExists, s.ESWFunctionsChanged = f.embedded(), f.embedded()
 
@@ -29,10 +30,15 @@ func switchCaps(c *capabilities, f *function) {
 		match.SourceESwitchPort = true
 		match.MetadataRegC0, match.MetadataRegC1 = true, true
 	}
-	c.FDB.FlowTablePropertiesFDB = tables
-	c.FDB.FlowTablePropertiesIngressACL, c.FDB.FlowTablePropertiesEgressACL = tables, tables
-	c.Flow.FlowTablePropertiesNICReceive.FTFieldSupport.SourceESwitchPort = true
-	c.Flow.FlowTablePropertiesNICReceive.FTFieldBitmaskSupport.SourceESwitchPort = true
+	c.FDB.FlowTablePropertiesEgressACL = tables
+	tables.LogMaxModifyHeaderContext, tables.MaxModifyHeaderActions = logMaxHeaders, maxHeaderActions
+	c.FDB.FlowTablePropertiesFDB, c.FDB.FlowTablePropertiesIngressACL = tables, tables
+	c.FDB.FDBModifyHeaderFwdToTable = true
+	c.FDB.FDBToVportRegCID = passedRegisters
+	for _, match := range []*prm.FlowTableFields{&c.Flow.FlowTablePropertiesNICReceive.FTFieldSupport,
+		&c.Flow.FlowTablePropertiesNICReceive.FTFieldBitmaskSupport} {
+		match.SourceESwitchPort, match.MetadataRegC0 = true, true
+	}
 	c.FDB.FDBMultiPathToTable, c.FDB.FlowSource = true, true
 
 	q := &c.QOS
@@ -43,6 +49,9 @@ func switchCaps(c *capabilities, f *function) {
 	q.MaxTSARBWShare = 100
 	q.PacketPacingMaxRate = maxRateKbps
 }
+
+// passedRegisters are the metadata registers that a vport's own tables may see, by number: C0.
+const passedRegisters = 1 << 0
 
 // logMaxL2 is log2 of the entries of the uplink's address table.
 const logMaxL2 = 13

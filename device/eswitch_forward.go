@@ -24,10 +24,11 @@ type switching struct {
 
 // plan is a delivery to a vport.
 type plan struct {
-	item  int
-	to    *switchPort
-	edit  *steer.Edit
-	frame []byte
+	item      int
+	to        *switchPort
+	edit      *steer.Edit
+	frame     []byte
+	registers uint64 // the frame's metadata when FDB has decided
 }
 
 func (s *switching) begin() { s.plans, s.delivered, s.store = s.plans[:0], 0, s.store[:0] }
@@ -111,7 +112,7 @@ func (d *dataPort) forward(c *Card, f *function, q *queue.SQ, item int, frame []
 	for i := range v.To {
 		t := &v.To[i]
 		if t.Vport.Number != uplinkVport {
-			s.plans = append(s.plans, plan{item, p.esw.find(t.Vport.Number), t.Edit, frame})
+			s.plans = append(s.plans, plan{item, p.esw.find(t.Vport.Number), t.Edit, frame, t.Registers.Of(h.Registers())})
 			continue
 		}
 		if to != switchedWire { // it goes there once
@@ -152,12 +153,14 @@ func (d *dataPort) uplink(f *function, frame []byte) (fate, []byte) {
 // is returned.
 func (d *dataPort) ingress(p *switchPort, item int, frame []byte, h *packet.Headers, v *steer.Verdict, sqn uint32) ([]byte, bool) {
 	changed := false
+	var registers uint64
 	if p.ingress != nil && p.ingress.Root() != nil {
 		p.ingress.Classify(h, v)
 		d.hit(item, v)
 		if !v.Missed && !v.Allowed {
 			return nil, false
 		}
+		registers = v.Registers.Of(0)
 		if v.Edit != nil {
 			frame, changed = d.sw.retag(frame, v.Edit), true
 		}
@@ -174,8 +177,8 @@ func (d *dataPort) ingress(p *switchPort, item int, frame []byte, h *packet.Head
 	if changed {
 		packet.Parse(frame, h)
 		h.SetSource(sqn, p.Number)
-		h.SetMetadata(0, 0)
 	}
+	h.SetRegisters(registers)
 	return frame, true
 }
 
@@ -211,7 +214,7 @@ func (d *dataPort) deliverForwarded(c *Card, f *function, n int) {
 	for i := range d.sw.plans {
 		p := &d.sw.plans[i]
 		if p.item < n {
-			c.deliver(p.to, f.sw, p.frame, p.edit, neverHold)
+			c.deliver(p.to, f.sw, p.frame, p.edit, p.registers, neverHold)
 			d.sw.delivered++
 		}
 		*p = plan{}
@@ -224,7 +227,23 @@ func (d *dataPort) switchIn(c *Card, data []byte) bool {
 	e, h := d.function.sw.esw, &d.headers
 	h.SetSource(0, uplinkVport)
 	h.SetMetadata(0, 0)
-	v := &e.verdict
+	v, n := &e.verdict, len(data)
+	d.met = d.met[:0]
+	if acl := e.uplink.ingress; acl != nil && acl.Root() != nil {
+		acl.Classify(h, v)
+		if !v.Missed && !v.Allowed {
+			v.Count(n)
+			return true
+		}
+		d.met = append(d.met, v.Counters...)
+		if v.Edit != nil {
+			c.data.tagged = packet.Retag(c.data.tagged[:0], data, int(v.Edit.Pops), v.Edit.Tags[:v.Edit.Pushes])
+			data = c.data.tagged
+			packet.Parse(data, h)
+			h.SetSource(0, uplinkVport)
+		}
+		h.SetRegisters(v.Registers.Of(0))
+	}
 	e.fdb.Classify(h, v)
 	hold := neverHold
 	if d.lossless && len(v.To) == 1 {
@@ -237,13 +256,16 @@ func (d *dataPort) switchIn(c *Card, data []byte) bool {
 		if t.Vport.Number == uplinkVport {
 			continue // it came from there
 		}
-		if !c.deliver(e.find(t.Vport.Number), e.uplink, data, t.Edit, hold) {
+		if !c.deliver(e.find(t.Vport.Number), e.uplink, data, t.Edit, t.Registers.Of(h.Registers()), hold) {
 			d.counted = true
 			return false
 		}
 	}
 	d.sw.delivered = max(len(v.To)-1, 0)
 	v.Count(len(data))
+	for _, counter := range d.met {
+		counter.Add(n)
+	}
 	return true
 }
 
@@ -258,7 +280,7 @@ const (
 
 // deliver hands a frame to the function of a vport. It returns false, having moved no counter but those of
 // the vport's ACL, if the frame is to be held.
-func (c *Card) deliver(to, from *switchPort, frame []byte, edit *steer.Edit, hold holding) bool {
+func (c *Card) deliver(to, from *switchPort, frame []byte, edit *steer.Edit, registers uint64, hold holding) bool {
 	g := to.function
 	if !g.active() {
 		return true // nobody is there
@@ -274,13 +296,14 @@ func (c *Card) deliver(to, from *switchPort, frame []byte, edit *steer.Edit, hol
 	h.LookInto(&g.tunnels)
 	packet.Parse(frame, h)
 	h.SetSource(0, from.Number)
-	h.SetMetadata(0, 0)
+	h.SetRegisters(registers)
 	if to.egress != nil && to.egress.Root() != nil || to.context.VportCVLANStrip {
 		var ok bool
 		if frame, ok = c.egress(to, from, frame, h, v, hold); !ok {
 			return true
 		}
 	}
+	h.SetRegisters(to.passes(registers))
 	if to == from && !g.loopsTo(h) {
 		return true
 	}
@@ -341,9 +364,16 @@ func (c *Card) egress(to, from *switchPort, frame []byte, h *packet.Headers, v *
 	if changed {
 		packet.Parse(frame, h)
 		h.SetSource(0, from.Number)
-		h.SetMetadata(0, 0)
 	}
 	return frame, true
+}
+
+// passes are the metadata registers that the vport's own tables see.
+func (p *switchPort) passes(registers uint64) uint64 {
+	if p.context.FDBToVportRegCID&passedRegisters == 0 {
+		return 0
+	}
+	return registers & 0xffffffff
 }
 
 // retagged changes a frame's tags, for this delivery only. frame may be what an earlier call returned.

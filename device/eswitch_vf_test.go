@@ -1,9 +1,11 @@
 package device
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
+	"cxkit/dma"
 	"cxkit/pci"
 	"cxkit/prm"
 )
@@ -185,6 +187,49 @@ func TestAVirtualFunctionReachesNothingOfOthers(t *testing.T) {
 				}
 				v.refused(&in, &prm.ManagePagesOut{PAS: make([]uint64, 1)}, prm.StatusBadParameter, synFunctionID)
 			}
+		}
+	})
+
+	t.Run("the e-switch's manager", func(t *testing.T) {
+		v.TB = t
+		v.refused(&prm.QueryESWFunctionsIn{}, &prm.QueryESWFunctionsOut{}, prm.StatusBadOperation, synNotManager)
+		v.refused(&prm.CreateSchedulingElementIn{SchedulingHierarchy: prm.SchedulingESwitch, ElementType: prm.SchedulingVport, ElementAttributes: 2},
+			&prm.CreateSchedulingElementOut{}, prm.StatusBadOperation, synNotManager)
+		v.refused(&prm.AllocModifyHeaderContextIn{TableType: prm.FlowTableFDB, NumOfActions: 1, Actions: []uint64{setRegister(prm.FieldMetadataRegC0, 0, 8, 1)}},
+			&prm.AllocModifyHeaderContextOut{}, prm.StatusBadParameter, synModifyHeader)
+		arm := prm.ModifyNICVportContextIn{FieldSelectChangeEvent: true}
+		v.refused(&arm, &prm.ModifyNICVportContextOut{}, prm.StatusBadParameter, synFieldSelect)
+	})
+
+	t.Run("memory", func(t *testing.T) {
+		v.TB = t
+		// Each function has bus addresses of its own; these are of the manager's memory alone.
+		theirs := b.carve(4096, 4096)
+		for v.function().mem.View(theirs.Bus, 4096, pci.Read) != nil {
+			theirs = b.carve(256<<10, 4096)
+		}
+		copy(theirs.Bytes, frameTo(broadcast, vportMAC(0), 0x5a))
+		before := bytes.Clone(theirs.Bytes)
+		sent := len(b.port.tx)
+		s := v.sender(4)
+		s.put(prm.WQESend, prm.CompletionAlways, eth{segs: []any{dma.Region{Bus: theirs.Bus, Bytes: theirs.Bytes[:60]}}}.bytes(v))
+		s.bell()
+		v.settle()
+		if len(b.port.tx) != sent {
+			t.Error("a frame of another function's memory was sent")
+		}
+		q := v.receiver(4, 256)
+		for i := range uint16(4) {
+			segment(q.wqe(i), 256, v.key, theirs.Bus)
+			q.posted++
+		}
+		q.ring0()
+		table, group := b.fdb(0, prm.MatchParam{})
+		b.entry(table, group, 0, prm.MatchParam{}, prm.FlowContext{}, toVport(1))
+		b.receive(frameTo(broadcast, vportMAC(9), 1), frameTo(broadcast, vportMAC(9), 2))
+		b.must(&prm.SetFlowTableRootIn{OpMod: rootDisconnect, TableType: prm.FlowTableFDB}, &prm.SetFlowTableRootOut{})
+		if !bytes.Equal(theirs.Bytes, before) {
+			t.Error("another function's memory was written")
 		}
 	})
 

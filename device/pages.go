@@ -29,7 +29,7 @@ const (
 var objectBytes = [object.Kinds]int{
 	object.EQ: 4096, object.CQ: 1024, object.SQ: 2048, object.RQ: 2048, object.RMP: 2048,
 	object.MKey: 512, object.TIS: 256, object.TIR: 512, object.RQT: 4096,
-	object.FlowTable: 4096, object.FlowGroup: 1024, object.FlowEntry: 512, object.FlowCounter: 64,
+	object.FlowTable: 4096, object.FlowGroup: 1024, object.FlowEntry: 512, object.FlowCounter: 64, object.ModifyHeader: 64,
 	object.QCounter: 1024, object.PD: 64, object.TransportDomain: 64, object.UAR: 64,
 }
 

@@ -50,6 +50,7 @@ const (
 	synLRO
 	synCQResize
 	synVXLANPort
+	synModifyHeader
 )
 
 // refuse ends a command with a text of its own, which names the value that was wrong.

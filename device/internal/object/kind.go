@@ -22,12 +22,13 @@ const (
 	FlowEntry
 	FlowCounter
 	QCounter
+	ModifyHeader
 	Kinds // how many there are
 )
 
 var kindNames = [Kinds]string{
 	"none", "uar", "pd", "transport domain", "mkey", "eq", "cq", "sq", "rq", "rmp", "tis", "tir", "rqt",
-	"flow table", "flow group", "flow entry", "flow counter", "q counter",
+	"flow table", "flow group", "flow entry", "flow counter", "q counter", "modify header",
 }
 
 func (k Kind) String() string {

@@ -441,6 +441,10 @@ func (h *Headers) SetSource(sqn uint32, vport uint16) {
 // SetMetadata sets the key's metadata registers C0 and C1, which the e-switch gives a frame.
 func (h *Headers) SetMetadata(c0, c1 uint32) { h.Key[keyMetadata] = uint64(c1)<<32 | uint64(c0) }
 
+// Registers are the metadata registers C1, the high half, and C0; SetRegisters sets them.
+func (h *Headers) Registers() uint64     { return h.Key[keyMetadata] }
+func (h *Headers) SetRegisters(c uint64) { h.Key[keyMetadata] = c }
+
 // Values of wqe_inline_mode.
 const (
 	inlineL2 = 1 + iota

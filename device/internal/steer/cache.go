@@ -24,11 +24,14 @@ type decision struct {
 	valid    uint64
 	key      [cachedWords]uint64
 	to       Delivery
-	edit     *Edit // of a frame that is allowed
+	edit     *Edit // of a frame that is allowed, as registers
 	counters [cachedCounters]*Counter
-	counted  uint8 // of them
-	missed   bool
-	allowed  bool
+
+	registers Registers
+
+	counted uint8 // of them
+	missed  bool
+	allowed bool
 }
 
 // flush forgets all decisions.
@@ -91,7 +94,7 @@ func (c *cache) find(h *packet.Headers, seed uint64) *decision {
 // fill keeps a decision at the place that find gave.
 func (c *cache) fill(s *decision, v *Verdict) {
 	s.valid = c.epoch
-	s.missed, s.allowed, s.edit = v.Missed, v.Allowed, v.Edit
+	s.missed, s.allowed, s.edit, s.registers = v.Missed, v.Allowed, v.Edit, v.Registers
 	s.to = Delivery{}
 	if len(v.To) == 1 {
 		s.to = v.To[0]

@@ -17,6 +17,8 @@ type Delivery struct {
 	Vport *Vport
 	Tag   uint32 // flow tag of the last entry that set one
 	Edit  *Edit  // on the way to a vport; nil: none
+	// Registers is what became of the metadata registers on the way to a vport.
+	Registers Registers
 }
 
 // Verdict is where a frame goes. It is filled by Classify and may be used again.
@@ -25,9 +27,10 @@ type Verdict struct {
 	To []Delivery
 	// Missed: the frame, or a copy of it, matched no entry and the default applies, which is to drop in
 	// NIC_RX and to send in NIC_TX, to pass in an ACL, and the owner's business in FDB. Allowed: an entry of
-	// NIC_TX or an ACL lets it pass, changed by Edit.
+	// NIC_TX or an ACL lets it pass, changed by Edit and Registers.
 	Missed, Allowed bool
 	Edit            *Edit // nil: as it is
+	Registers       Registers
 
 	// Counters are those of all entries the frame met. Count moves them, if the frame is not tried again.
 	Counters []*Counter
@@ -49,7 +52,7 @@ func (d *Domain) Classify(h *packet.Headers, v *Verdict) {
 	if c != nil && c.valid == d.cache.epoch {
 		v.Missed, v.Allowed = c.missed, c.allowed
 		v.To = v.buffer[:0]
-		v.Edit = c.edit
+		v.Edit, v.Registers = c.edit, c.registers
 		if c.to.TIR != nil || c.to.Vport != nil {
 			v.buffer[0] = c.to
 			v.To = v.buffer[:1]
@@ -57,9 +60,11 @@ func (d *Domain) Classify(h *packet.Headers, v *Verdict) {
 		v.Counters = append(v.Counters[:0], c.counters[:c.counted]...)
 		return
 	}
-	v.To, v.Missed, v.Allowed, v.Edit = v.buffer[:0], false, false, nil
+	v.To, v.Missed, v.Allowed, v.Edit, v.Registers = v.buffer[:0], false, false, nil, Registers{}
 	v.Counters, v.visits = v.Counters[:0], 0
-	d.walk(d.root, h, 0, v)
+	registers := h.Registers()
+	d.walk(d.root, h, path{}, v)
+	h.SetRegisters(registers)
 	if c != nil && len(v.To) <= 1 && len(v.Counters) <= cachedCounters {
 		d.cache.fill(c, v)
 	}
@@ -71,18 +76,25 @@ func (c *Counter) Add(n int) {
 	c.Octets += uint64(n)
 }
 
+// path is what a frame has got on its way through tables.
+type path struct {
+	tag       uint32
+	registers Registers
+}
+
 // walk follows t and what its entries and misses lead to. It calls itself only for tables of a higher
-// level.
-func (d *Domain) walk(t *Table, h *packet.Headers, tag uint32, v *Verdict) {
+// level. It leaves the frame's registers as they are at the path's end.
+func (d *Domain) walk(t *Table, h *packet.Headers, p path, v *Verdict) {
 	for t != nil {
 		if v.visits++; v.visits > maxVisits {
 			return
 		}
 		var e *Entry
 		for _, g := range t.groups {
-			if e = g.find(h); e != nil {
+			if e = g.find(h); e != nil && e.takes(h) {
 				break
 			}
+			e = nil
 		}
 		if e == nil {
 			t = t.miss
@@ -90,35 +102,41 @@ func (d *Domain) walk(t *Table, h *packet.Headers, tag uint32, v *Verdict) {
 		}
 		v.Counters = append(v.Counters, e.config.Counters...)
 		if e.config.Tag != 0 {
-			tag = e.config.Tag
+			p.tag = e.config.Tag
+		}
+		if e.config.Header != nil {
+			p.registers = p.registers.then(e.config.Header.Set)
+			h.SetRegisters(e.config.Header.Set.Of(h.Registers()))
 		}
 		switch {
 		case e.config.Action&ActionDrop != 0:
 			return
 		case e.config.Action&ActionAllow != 0:
-			v.Allowed, v.Edit = true, e.config.change()
+			v.Allowed, v.Edit, v.Registers = true, e.config.change(), p.registers
 			return
 		}
 		dests := e.config.Dests
 		last := len(dests) - 1
 		for _, to := range dests[:last] {
 			if to.Table == nil {
-				v.deliver(to, tag, e.config.change())
-			} else {
-				d.walk(to.Table, h, tag, v)
+				v.deliver(to, p, e.config.change())
+				continue
 			}
+			registers := h.Registers()
+			d.walk(to.Table, h, p, v)
+			h.SetRegisters(registers)
 		}
 		if dests[last].Table == nil {
-			v.deliver(dests[last], tag, e.config.change())
+			v.deliver(dests[last], p, e.config.change())
 			return
 		}
 		t = dests[last].Table
 	}
-	v.Missed = true
+	v.Missed, v.Registers = true, p.registers
 }
 
-func (v *Verdict) deliver(to Dest, tag uint32, edit *Edit) {
+func (v *Verdict) deliver(to Dest, p path, edit *Edit) {
 	if len(v.To) < MaxDeliveries {
-		v.To = append(v.To, Delivery{TIR: to.TIR, Vport: to.Vport, Tag: tag, Edit: edit})
+		v.To = append(v.To, Delivery{TIR: to.TIR, Vport: to.Vport, Tag: p.tag, Edit: edit, Registers: p.registers})
 	}
 }

@@ -3,6 +3,7 @@ package steer
 import (
 	"cxkit/device/internal/command"
 	"cxkit/device/internal/object"
+	"cxkit/device/internal/packet"
 )
 
 // Actions of a flow context.
@@ -11,6 +12,8 @@ const (
 	ActionDrop    = 0x2
 	ActionForward = 0x4
 	ActionCount   = 0x8
+
+	ActionModify = 0x40
 
 	ActionPopVLAN   = 0x80
 	ActionPushVLAN  = 0x100
@@ -62,9 +65,32 @@ type EntryConfig struct {
 	Counters     []*Counter
 	// VLANs are what the actions push: Ethertype and TCI.
 	VLANs [2]uint32
+	// Header is what the actions do to metadata registers; nil: nothing.
+	Header *Header
+	// Source is where the entry's frames come from.
+	Source Source
 
 	edit Edit // what the actions say of VLAN tags
 }
+
+// Source is flow_source: an entry with one takes no frames from elsewhere.
+type Source uint8
+
+const (
+	AnySource Source = iota
+	UplinkSource
+	LocalSource // a vport that is not the uplink
+	sources
+)
+
+// takes reports whether frames with such headers come from where the entry's do.
+func (e *Entry) takes(h *packet.Headers) bool {
+	s := e.config.Source
+	return s == AnySource || (s == UplinkSource) == (h.Key[sourceWord]&sourcePort == uplinkPort)
+}
+
+// uplinkPort is the uplink's vport number.
+const uplinkPort = 0xffff
 
 // Entry is a flow table entry.
 type Entry struct {
@@ -109,6 +135,9 @@ func (t *Table) SetEntry(c EntryConfig) command.Result {
 	t.entries[c.Index] = e
 	g.insert(e)
 	d.entries++
+	if c.Source != AnySource {
+		d.cache.widen(&[packet.KeyWords]uint64{sourceWord: sourcePort})
+	}
 	d.cache.flush()
 	return command.Result{}
 }
@@ -132,7 +161,7 @@ func (t *Table) ModifyEntry(fields uint8, c EntryConfig) command.Result {
 	}
 	n := e.config
 	if fields&ModifyAction != 0 {
-		n.Action = c.Action
+		n.Action, n.Header = c.Action, c.Header
 	}
 	if fields&ModifyTag != 0 {
 		n.Tag = c.Tag
@@ -176,6 +205,9 @@ func (t *Table) checkActions(c *EntryConfig) command.Result {
 	if d.typ >= EgressACL {
 		known |= actionVLAN
 	}
+	if d.typ.modifies() {
+		known |= ActionModify
+	}
 	if c.Action&^known != 0 || final == 0 || final&(final-1) != 0 {
 		return fail(badParam, synEntryAction, "action %#x: one of allow, drop and forward, with or without count", c.Action)
 	}
@@ -184,6 +216,12 @@ func (t *Table) checkActions(c *EntryConfig) command.Result {
 	}
 	if r := c.checkVLANs(); !r.OK() {
 		return r
+	}
+	if (c.Action&ActionModify != 0) != (c.Header != nil) || c.Header != nil && (c.Header.Type != d.typ || final == ActionDrop) {
+		return fail(badParam, synEntryHeader, "action %#x with a modify header of other tables, or of frames that are dropped, or none", c.Action)
+	}
+	if c.Source >= sources || c.Source != AnySource && d.typ != FDB {
+		return fail(badParam, synEntrySource, "flow_source %d in a table of type %d", c.Source, d.typ)
 	}
 	if final == ActionForward && len(c.Dests) == 0 {
 		return fail(badParam, synDestinations, "action forward without a destination")
@@ -269,6 +307,9 @@ func (e *Entry) hold() {
 	for _, c := range e.config.Counters {
 		c.Hold()
 	}
+	if e.config.Header != nil {
+		e.config.Header.Hold()
+	}
 }
 
 func (c *EntryConfig) drop() {
@@ -282,5 +323,8 @@ func (c *EntryConfig) drop() {
 	}
 	for _, n := range c.Counters {
 		n.Drop()
+	}
+	if c.Header != nil {
+		c.Header.Drop()
 	}
 }

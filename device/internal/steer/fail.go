@@ -44,6 +44,8 @@ const (
 	synCounters
 	synModify
 	synEntryVLAN
+	synEntryHeader
+	synEntrySource
 )
 
 func fail(status prm.Status, syndrome uint32, format string, args ...any) command.Result {

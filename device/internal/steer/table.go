@@ -22,6 +22,9 @@ const (
 // acl reports whether tables of the type let a frame pass or drop it: there is nowhere to send it to.
 func (t Type) acl() bool { return t == NICTx || t == EgressACL || t == IngressACL }
 
+// modifies reports whether entries of the type may change metadata registers.
+func (t Type) modifies() bool { return t == IngressACL || t == FDB }
+
 // Limits are what a domain may hold; the capabilities say the same.
 type Limits struct {
 	LogSize      int // log2 of a table's entries
