@@ -155,6 +155,33 @@ func TestSwitchWithPagesInFlight(t *testing.T) {
 	})
 }
 
+// The ring becomes larger and smaller while its fragments, and others, are out: they come back as they do, none
+// is posted twice (the checked books panic), and in the end every page is back.
+func TestResizeWithPagesInFlight(t *testing.T) {
+	all(func(k Kind) {
+		t.Run(k.String(), func(t *testing.T) {
+			r := newRig(t, pages.Size4K, 1024, Config{Kind: k, Ring: 16, Size: 2048, Order: 1})
+			var out []uint32
+			for _, ring := range []int{64, 8, 128, 1, 16} {
+				out = append(out, r.fill(t, min(ring, 11))...)
+				r.Resize(ring)
+				out = append(out, r.fill(t, ring)...)
+				r.Give(out[:len(out)/3])
+				r.Release(out[len(out)/3 : len(out)/2])
+				out = append([]uint32(nil), out[len(out)/2:]...)
+			}
+			r.Collect()
+			if got := int(r.InFlight()); got != len(out) {
+				t.Errorf("%d in flight, want %d", got, len(out))
+			}
+			r.Release(out)
+			if left := r.Retire(); left != 0 || r.pages.FreePagesLeft() != 1024 {
+				t.Errorf("%d pages left, %d free", left, r.pages.FreePagesLeft())
+			}
+		})
+	})
+}
+
 // What is in flight is a difference of two counters that wrap (a page pool's release counted -1783494730
 // pages in flight when its counters were compared wrongly).
 func TestR42InFlightSurvivesWrapping(t *testing.T) {
@@ -366,5 +393,48 @@ func TestRingBeyondMemoryIsFilledWithoutLongSearches(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// With no more pages than its layout needs for the ring, and a consumer that keeps a few frames, a ring never runs
+// dry for good: what is free on any page is used, whichever slot's page it is.
+func TestRingWithTheLeastMemoryGoesOn(t *testing.T) {
+	const ring, keep = 16, 5
+	for _, c := range []struct{ page, size int }{
+		{pages.Size4K, 256}, {pages.Size4K, 1024}, {pages.Size4K, 2048}, {pages.Size4K, 3000}, {pages.Size4K, 4096 - headroom},
+		{pages.Size64K, 1536}, {pages.Size64K, 30000}, {pages.Size64K, 40000},
+	} {
+		all(func(k Kind) {
+			t.Run(fmt.Sprintf("%v/%d of %d", k, c.size, c.page), func(t *testing.T) {
+				const order = 1
+				limit := Need(k, ring, c.size, c.page, order)
+				mem := make([]byte, limit*c.page)
+				r := &rig{pages: pages.New(len(mem), c.page, 1)}
+				r.Queue = NewQueue(NewShared(r.pages, mem, minUnit, false), Config{
+					Kind: k, Ring: ring, Size: c.size, Limit: limit, Order: order, Now: func() time.Duration { return r.now },
+				})
+				list := make([]uint32, ring)
+				posted := append([]uint32(nil), list[:r.Fill(list)]...)
+				if len(posted) != ring {
+					t.Fatalf("%d posted at first", len(posted))
+				}
+				var held []uint32
+				for frame := range 60 * ring {
+					held, posted = append(held, posted[0]), posted[1:]
+					if len(held) > keep {
+						r.Release(held[:1])
+						held = held[1:]
+					}
+					posted = append(posted, list[:r.Fill(list[:ring-len(posted)])]...)
+					if len(posted) == 0 {
+						t.Fatalf("nothing is posted after %d frames, with %d kept: %+v", frame+1, len(held), r.Stats())
+					}
+				}
+				r.Release(held)
+				if n := len(posted) + r.Fill(list[:ring-len(posted)]); n != ring {
+					t.Errorf("%d posted when all is back", n)
+				}
+			})
+		})
 	}
 }

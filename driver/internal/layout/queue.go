@@ -90,7 +90,7 @@ func NewQueue(s *Shared, c Config) *Queue {
 		c.Kind == Striding && PerBlock(c.Size, s.pages.PageSize(), c.Order) > MaxPerBlock {
 		panic(fmt.Sprintf("layout: queue %+v on pages of %d bytes", c, s.pages.PageSize()))
 	}
-	q := &Queue{shared: s, config: c, order: c.Order, idle: make([]uint32, 0, maxIdle+1<<pages.MaxOrder)}
+	q := &Queue{shared: s, config: c, order: c.Order, freed: true, idle: make([]uint32, 0, maxIdle+1<<pages.MaxOrder)}
 	q.inbox.prepare()
 	q.tick = q.ticks()
 	q.layout = q.newLayout(c.Kind)

@@ -98,10 +98,10 @@ func (f *flip) turn(s *slot) (next slot, ok bool) {
 	return next, true
 }
 
-// rescue exchanges s, whose page is in use, with a slot whose page has a free half: also the half that was
-// posted last. It searches once after something was released, as halves.rescue does.
+// rescue exchanges s, whose page is in use, with a slot whose page has a free fragment: also one that was posted
+// before, of a page of which all is back. It searches once after something was released, as halves.rescue does.
 func (f *flip) rescue(s *slot) bool {
-	if f.perPage != 2 || !f.q.freed {
+	if !f.q.freed {
 		return false
 	}
 	for range f.slots {
@@ -110,22 +110,36 @@ func (f *flip) rescue(s *slot) bool {
 		}
 		f.q.stats.Searched++
 		o := &f.slots[f.search]
-		if o.page == noPage {
+		at, ok := f.free(o)
+		if !ok {
 			continue
 		}
 		b := &f.q.shared.info[o.page]
-		for at := range 2 {
-			if b.busy&(1<<at) == 0 {
-				*s, *o = slot{page: o.page, at: at}, *s
-				b.busy |= 1 << at
-				b.refs++
-				f.q.stats.Rescued++
-				return true
-			}
+		*s, *o = slot{page: o.page, at: at}, *s
+		b.refs++
+		if f.perPage == 2 {
+			b.busy |= 1 << at
 		}
+		f.q.stats.Rescued++
+		return true
 	}
 	f.q.freed = false
 	return false
+}
+
+// free finds a fragment of a slot's page that nobody has.
+func (f *flip) free(s *slot) (at int, ok bool) {
+	if s.page == noPage {
+		return 0, false
+	}
+	b := &f.q.shared.info[s.page]
+	switch {
+	case f.perPage == 2:
+		return int(b.busy & 1), b.busy != 3
+	case b.refs == 1:
+		return 0, true
+	}
+	return s.at + 1, s.at+1 < f.perPage
 }
 
 func (f *flip) retire() {

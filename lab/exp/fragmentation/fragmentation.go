@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"cxkit/driver"
@@ -87,7 +88,7 @@ func measure(ctx context.Context, s lab.Setting) (m lab.Measured, err error) {
 func row(ctx context.Context, m *lab.Measured, layout driver.RxLayout, gone, hold, frames int, seed uint64) (err error) {
 	left := 0
 	b, err := rxbench.Open(ctx, seed, true, driver.Config{
-		RxRing: ring, TxRing: 64, Buffers: 8192,
+		RxRing: ring, TxRing: 64, Buffers: 8192, CheckBuffers: testing.Testing(),
 		RxPages: driver.RxPages{RxLayout: layout, RxOrder: new(order), RxMemory: func(mem *driver.RxMemory) {
 			_, left = mem.Fragment(order, float64(gone)/100)
 		}},

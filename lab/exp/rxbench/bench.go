@@ -73,7 +73,7 @@ func (b *Bench) Close() (err error) {
 func (b *Bench) Receive(ctx context.Context, frames [][]byte, f func(pkts []driver.Packet)) (took time.Duration, err error) {
 	pkts := make([]driver.Packet, 64)
 	idle := 0
-	for idle < 3 {
+	for idle < 3 || len(frames) > 0 {
 		if err := ctx.Err(); err != nil {
 			return took, err
 		}
@@ -93,14 +93,18 @@ func (b *Bench) Receive(ctx context.Context, frames [][]byte, f func(pkts []driv
 		if n > 0 {
 			f(pkts[:n])
 		}
-		if sent+n > 0 {
+		if idle++; sent+n > 0 {
 			idle = 0
-		} else if len(frames) == 0 {
-			idle++
+		}
+		if idle == maxIdle {
+			return took, fmt.Errorf("receive: %d frames find no buffer, and nobody gives any back", len(frames))
 		}
 	}
 	return took, nil
 }
+
+// maxIdle is how many turns nothing may happen.
+const maxIdle = 100
 
 // Lost is how many frames found no buffer, by the card's counter.
 func (b *Bench) Lost(ctx context.Context) (uint64, error) {

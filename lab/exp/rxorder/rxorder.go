@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 	"time"
 
 	"cxkit/driver"
@@ -85,7 +86,7 @@ func measure(ctx context.Context, s lab.Setting) (m lab.Measured, err error) {
 	m.Rows.Columns = []string{colPeriod, colMemory, colOrder, colLeast, colBlocks, colReceived, colLost, colFailed}
 	var now time.Duration
 	b, err := rxbench.Open(ctx, s.Rand.Uint64(), true, driver.Config{
-		RxRing: 64, TxRing: 64, Buffers: 8192,
+		RxRing: 64, TxRing: 64, Buffers: 8192, CheckBuffers: testing.Testing(),
 		RxPages: driver.RxPages{RxOrder: &order, RxClock: func() time.Duration { return now }},
 	})
 	if err != nil {

@@ -1,7 +1,7 @@
 package rxpages
 
 import (
-	"time"
+	"encoding/binary"
 
 	"cxkit/driver"
 	"cxkit/lab/exp/rxbench"
@@ -16,9 +16,9 @@ type collector struct {
 	hold     int
 
 	counting bool
-	frames   int // since the NIC was opened
-	last     int // page of the latest frame
-	turns    int // since the NIC was opened
+	sent     int              // frames, since the NIC was opened: the place of the next
+	places   map[string][]int // of each flow's frames that did not come yet
+	pages    []int            // by place
 	before   driver.RxPageStats
 	held     []driver.Packet
 	touched  []uint32 // records that freeing touches, a packet after the other
@@ -30,18 +30,41 @@ func (c *collector) begin() {
 	c.o.poll = 0
 }
 
+// send notes frames that are about to be received. The ring has a place for each, in their order.
+func (c *collector) send(frames [][]byte) {
+	for _, f := range frames {
+		k := key(f)
+		c.places[k] = append(c.places[k], c.sent)
+		c.pages = append(c.pages, -1)
+		c.sent++
+	}
+}
+
+// key is what frames of a flow have in common: frames of one are delivered in their order.
+func key(f []byte) string {
+	ip := f[14:]
+	if len(ip) < 24 || binary.BigEndian.Uint16(f[12:]) != 0x0800 || ip[0] != 0x45 || ip[6]&0x3f != 0 || ip[7] != 0 || ip[9] != 6 && ip[9] != 17 {
+		return "" // never merged
+	}
+	return string(ip[9:10]) + string(ip[12:24])
+}
+
 // take counts packets and passes them on to the consumer.
 func (c *collector) take(pkts []driver.Packet) {
 	for i := range pkts {
 		p := &pkts[i]
-		first, seen := c.frames, map[int]bool{}
+		k := key(p.Data)
+		places := c.places[k]
+		n := min(p.Segments(), len(places)) // never fewer
+		c.places[k] = places[n:]
+		seen, turns, at := map[int]bool{}, map[int]bool{}, 0
 		for page := range c.bench.NIC.Pages(p) {
 			seen[page] = true
-			if page != c.last {
-				c.turns++
+			if at < n {
+				c.pages[places[at]] = page
+				turns[places[at]/c.perPage] = true
 			}
-			c.last = page
-			c.frames++
+			at++
 		}
 		if c.counting {
 			c.o.frames += p.Segments()
@@ -50,7 +73,7 @@ func (c *collector) take(pkts []driver.Packet) {
 			c.o.packets++
 			c.o.pages += len(seen)
 			c.o.most = max(c.o.most, len(seen))
-			c.o.byPlace += (first+c.segments-1)/c.perPage - first/c.perPage + 1
+			c.o.byPlace += len(turns)
 			for page := range seen {
 				c.touched = append(c.touched, uint32(page*2+c.o.packets*131))
 			}
@@ -63,11 +86,8 @@ func (c *collector) take(pkts []driver.Packet) {
 	}
 }
 
-// records is the table of what freeing a page touches: 64 MiB, more than caches hold.
-const records = 1 << 20
-
 // end releases everything and reads the books.
-func (c *collector) end(periods int) {
+func (c *collector) end() {
 	c.bench.RX.Release(c.held)
 	s := c.bench.RX.PageStats()
 	c.o.kept, c.o.peak = s.Pooled, s.Peak
@@ -76,22 +96,15 @@ func (c *collector) end(periods int) {
 	}
 	used := s.Recycled - c.before.Recycled + s.Fresh - c.before.Fresh + s.Rescued - c.before.Rescued
 	c.o.recycled = 100 * float64(s.Recycled-c.before.Recycled) / float64(max(used, 1))
+	last := -1
+	for _, page := range c.pages {
+		if page != last {
+			c.o.turns++
+		}
+		last = page
+	}
 	// Pages put into the ring, less those that hold frames that did not come yet only.
-	c.o.turns = c.turns
 	put := int(s.Recycled + s.Fresh + s.Rescued)
-	c.o.booked = put - (put*c.perPage-c.frames)/c.perPage
-	c.touch()
-}
-
-// touch is E7: the time to write one record of 64 bytes for each page of the packets.
-func (c *collector) touch() {
-	table := make([][64]byte, records)
-	for i := range table {
-		table[i][0] = 1
-	}
-	begin := time.Now()
-	for _, r := range c.touched {
-		table[r*2654435761%records][0]++
-	}
-	c.o.touch = time.Since(begin)
+	c.o.booked = put - (put*c.perPage-c.sent)/c.perPage
+	c.o.touched = c.touched
 }
