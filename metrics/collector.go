@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"cxkit/stats"
 )
@@ -28,16 +29,16 @@ type Collector struct {
 	options Options
 	targets []Target
 
-	mu    sync.Mutex // guards the caches, and keeps scrapes apart
-	names map[string]*known
-	descs map[string]*prometheus.Desc
+	mu       sync.Mutex // guards the caches, and keeps scrapes apart
+	names    map[string]*known
+	families map[string]*family
+	fixed    []map[string]*point // by target, of its counters
 }
 
 // known is what was found out about a counter's name.
 type known struct {
 	metric
-	desc *prometheus.Desc
-	kind prometheus.ValueType
+	family *family
 }
 
 // NewCollector makes a collector of targets.
@@ -45,9 +46,11 @@ func NewCollector(o Options, targets ...Target) *Collector {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Collector{
-		options: o, targets: targets, names: make(map[string]*known), descs: make(map[string]*prometheus.Desc),
+	c := &Collector{options: o, targets: targets, names: make(map[string]*known), families: make(map[string]*family)}
+	for range targets {
+		c.fixed = append(c.fixed, make(map[string]*point))
 	}
+	return c
 }
 
 // Describe describes nothing: the collector is an unchecked one.
@@ -55,11 +58,16 @@ func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect makes all metrics.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
+	c.gather(new(batch), func(s *sample) { out <- s })
+}
+
+// gather makes all samples, in the memory of b.
+func (c *Collector) gather(b *batch, out func(*sample)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.targets {
 		t := &c.targets[i]
-		g := &gathering{c, t, out}
+		g := &gathering{c, t, c.fixed[i], b, out}
 		g.gauge("device_info", "What the device is; always 1.", 1, label{"model", t.Model}, label{"firmware", t.Firmware})
 		if t.Counters != nil {
 			g.counters(t.Counters())
@@ -84,36 +92,43 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 // gathering is a scrape of one target.
 type gathering struct {
 	*Collector
-	t   *Target
-	out chan<- prometheus.Metric
+	t     *Target
+	fixed map[string]*point
+	batch *batch
+	out   func(*sample)
+}
+
+// family finds the family of a name, which has the same kind and labels each time.
+func (c *Collector) family(kind dto.MetricType, name, help string, labels ...string) *family {
+	f := c.families[name]
+	if f == nil {
+		f = newFamily(kind, prefix+name, help, append([]string{"device", "port"}, labels...))
+		c.families[name] = f
+	}
+	return f
+}
+
+func (g *gathering) emit(kind dto.MetricType, name, help string, v float64, labels []label) {
+	g.out(g.batch.number(g.place(kind, name, help, labels), v))
+}
+
+// place is where a sample of a name goes that has labels beside those of the target.
+func (g *gathering) place(kind dto.MetricType, name, help string, labels []label) *point {
+	names, values := make([]string, 0, 2), append(make([]string, 0, 4), g.t.Device, g.t.Port)
+	for _, l := range labels {
+		names, values = append(names, l.name), append(values, l.value)
+	}
+	return g.family(kind, name, help, names...).point(values...)
 }
 
 type label struct{ name, value string }
 
-// desc describes a metric of the name, once.
-func (c *Collector) desc(name, help string, labels ...string) *prometheus.Desc {
-	if d := c.descs[name]; d != nil {
-		return d
-	}
-	d := prometheus.NewDesc(prefix+name, help, append([]string{"device", "port"}, labels...), nil)
-	c.descs[name] = d
-	return d
-}
-
-func (g *gathering) emit(kind prometheus.ValueType, name, help string, v float64, labels []label) {
-	names, values := make([]string, 0, len(labels)), append(make([]string, 0, 2+len(labels)), g.t.Device, g.t.Port)
-	for _, l := range labels {
-		names, values = append(names, l.name), append(values, l.value)
-	}
-	g.out <- prometheus.MustNewConstMetric(g.desc(name, help, names...), kind, v, values...)
-}
-
 func (g *gathering) gauge(name, help string, v float64, labels ...label) {
-	g.emit(prometheus.GaugeValue, name, help, v, labels)
+	g.emit(dto.MetricType_GAUGE, name, help, v, labels)
 }
 
 func (g *gathering) counter(name, help string, v float64, labels ...label) {
-	g.emit(prometheus.CounterValue, name+"_total", help, v, labels)
+	g.emit(dto.MetricType_COUNTER, name+"_total", help, v, labels)
 }
 
 // lookup finds the metric of a counter, once a name.
@@ -121,21 +136,39 @@ func (c *Collector) lookup(name string) *known {
 	if k := c.names[name]; k != nil {
 		return k
 	}
-	k := &known{metric: of(name), kind: prometheus.CounterValue}
-	full, help := k.name+"_total", "Counter "+name+" of ethtool -S."
+	k := &known{metric: of(name)}
+	full, kind, help := k.name+"_total", dto.MetricType_COUNTER, "Counter "+name+" of ethtool -S."
 	if k.gauge {
-		full, k.kind, help = k.name, prometheus.GaugeValue, "Level "+name+" of ethtool -S."
+		full, kind, help = k.name, dto.MetricType_GAUGE, "Level "+name+" of ethtool -S."
 	}
 	if why := dropHelp(name); why != "" {
 		help += " Frames lost: " + why + "."
 	}
 	if k.queue == "" {
-		k.desc = c.desc(full, help)
+		k.family = c.family(kind, full, help)
 	} else {
-		k.desc = c.desc(full, "Counter "+k.name[len("queue_"):]+" of a queue, by its number.", "queue")
+		k.family = c.family(kind, full, "Counter "+k.name[len("queue_"):]+" of a queue, by its number.", "queue")
 	}
 	c.names[name] = k
 	return k
+}
+
+// counterAt finds where a counter of the target goes, once a name; nil: nowhere.
+func (g *gathering) counterAt(name string) *point {
+	p, there := g.fixed[name]
+	if there {
+		return p
+	}
+	switch k := g.lookup(name); {
+	case k.queue == "":
+		p = k.family.point(g.t.Device, g.t.Port)
+		p.scale = k.scale
+	case g.options.Queues:
+		p = k.family.point(g.t.Device, g.t.Port, k.queue)
+		p.scale = k.scale
+	}
+	g.fixed[name] = p
+	return p
 }
 
 func dropHelp(name string) string {
@@ -150,12 +183,8 @@ func dropHelp(name string) string {
 func (g *gathering) counters(s stats.Snapshot) {
 	for i := range s.Counters {
 		n := &s.Counters[i]
-		k := g.lookup(n.Name)
-		switch {
-		case k.queue == "":
-			g.out <- prometheus.MustNewConstMetric(k.desc, k.kind, float64(n.Value)*k.scale, g.t.Device, g.t.Port)
-		case g.options.Queues:
-			g.out <- prometheus.MustNewConstMetric(k.desc, k.kind, float64(n.Value)*k.scale, g.t.Device, g.t.Port, k.queue)
+		if p := g.counterAt(n.Name); p != nil {
+			g.out(g.batch.number(p, float64(n.Value)*p.scale))
 		}
 	}
 	now := g.options.Now()
@@ -175,20 +204,21 @@ func (g *gathering) counters(s stats.Snapshot) {
 const firstBucket, lastBucket, bucketStep = 10, 36, 2
 
 func (g *gathering) commands(c stats.Commands) {
-	latency := g.desc("command_latency_seconds", "Time from the doorbell of a firmware command to its completion.", "command")
 	for _, op := range c.Opcodes {
 		name := op.Name
 		if name == "" {
 			name = fmt.Sprintf("%#x", op.Opcode)
 		}
-		buckets, below, next := make(map[float64]uint64, 16), uint64(0), 0
+		h, below, next := new(histogram), uint64(0), 0
+		h.count, h.sum = op.Latency.Count(), op.Total.Seconds()
 		for le := firstBucket; le <= lastBucket; le += bucketStep {
 			for ; next < le; next++ { // bin i ends at 2^(i+1)
 				below += op.Latency.Bins[next]
 			}
-			buckets[float64(uint64(1)<<le)/1e9] = below
+			h.add(float64(uint64(1)<<le)/1e9, below)
 		}
-		g.out <- prometheus.MustNewConstHistogram(latency, op.Latency.Count(), op.Total.Seconds(), buckets, g.t.Device, g.t.Port, name)
+		g.out(g.batch.histogram(g.place(dto.MetricType_HISTOGRAM, "command_latency_seconds",
+			"Time from the doorbell of a firmware command to its completion.", []label{{"command", name}}), h))
 		if op.Failed > 0 {
 			g.counter("command_failures", "Firmware commands that failed.", float64(op.FailedStatus), label{"command", name}, label{"cause", "status"})
 			g.counter("command_failures", "Firmware commands that failed.", float64(op.FailedTransport), label{"command", name}, label{"cause", "transport"})

@@ -4,12 +4,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"cxkit/metrics"
@@ -119,10 +122,7 @@ func TestCountersBecomeMetricsOfTheSameName(t *testing.T) {
 // exposition is what a scrape says of one metric.
 func exposition(t *testing.T, c *metrics.Collector, name string) string {
 	t.Helper()
-	h, err := metrics.Handler(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := metrics.Handler(c)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	var b strings.Builder
@@ -188,10 +188,7 @@ func TestCountersOfQueuesAreOptedIn(t *testing.T) {
 // Reports R50: a scrape of 128 queues takes less than 10 ms.
 func TestScrapeOf128QueuesIsQuick(t *testing.T) {
 	for _, o := range []metrics.Options{now(), {Now: at, Queues: true}} {
-		h, err := metrics.Handler(metrics.NewCollector(o, target(128)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := metrics.Handler(metrics.NewCollector(o, target(128)))
 		const limit = 10 * time.Millisecond * slower
 		best := time.Hour
 		for range 50 { // the machine may be busy
@@ -271,13 +268,68 @@ func TestServerAnswersAndEnds(t *testing.T) {
 	}
 }
 
+// What is printed is what a registry, which checks everything, makes of the collector.
+func TestAScrapeSaysWhatARegistryWould(t *testing.T) {
+	c := metrics.NewCollector(metrics.Options{Queues: true, Now: at}, target(12))
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	lines := func(h http.Handler) []string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		if w.Code != http.StatusOK {
+			t.Fatalf("%d: %s", w.Code, w.Body)
+		}
+		return strings.Split(w.Body.String(), "\n")
+	}
+	handler := metrics.Handler(c)
+	want := lines(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	for range 3 { // the second time in memory that was used
+		got := lines(handler)
+		slices.Sort(got)
+		slices.Sort(want) // a registry sorts queues as text
+		if !slices.Equal(got, want) {
+			t.Fatalf("a scrape has %d lines, a registry %d, or others:\n%s", len(got), len(want), strings.Join(got, "\n"))
+		}
+	}
+}
+
+// Scrapes at the same time do not share memory.
+func TestScrapesAtTheSameTimeSayTheSame(t *testing.T) {
+	h := metrics.Handler(metrics.NewCollector(metrics.Options{Queues: true, Now: at}, target(20)))
+	get := func() string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		return w.Body.String()
+	}
+	want := get()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 10 {
+				if got := get(); got != want {
+					t.Errorf("%d bytes, want %d", len(got), len(want))
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A card that says something that is no UTF-8 does not end the scrape.
+func TestLabelsAreText(t *testing.T) {
+	odd := target(0)
+	odd.Model = "Connect\xff\"X\n"
+	if got := exposition(t, metrics.NewCollector(now(), odd), "mlx5_device_info"); !strings.Contains(got, `model="Connect�\"X\n"`) {
+		t.Error(got)
+	}
+}
+
 func BenchmarkScrape(b *testing.B) {
 	for name, o := range map[string]metrics.Options{"totals": {}, "queues": {Queues: true}} {
 		b.Run(name, func(b *testing.B) {
-			h, err := metrics.Handler(metrics.NewCollector(o, target(128)))
-			if err != nil {
-				b.Fatal(err)
-			}
+			h := metrics.Handler(metrics.NewCollector(o, target(128)))
+			b.ReportAllocs()
 			for b.Loop() {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
 			}

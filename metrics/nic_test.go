@@ -51,10 +51,7 @@ func targetOf(nic *driver.NIC) metrics.Target {
 // are answered, and what they have asked for in the background is one refresh, which hangs in its first command.
 func TestScrapeSendsNoCommandAndDoesNotWait(t *testing.T) {
 	r, nic := open(t, driver.Config{StatsInterval: new(time.Duration(0))}) // each reading asks
-	h, err := metrics.Handler(metrics.NewCollector(metrics.Options{Queues: true}, targetOf(nic)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := metrics.Handler(metrics.NewCollector(metrics.Options{Queues: true}, targetOf(nic)))
 	before := nic.CommandStats()
 	var wg sync.WaitGroup
 	for range 4 {
@@ -93,10 +90,7 @@ func TestScrapeSendsNoCommandAndDoesNotWait(t *testing.T) {
 // port does, is exposed here.
 func TestKernelBypassIsVisible(t *testing.T) {
 	_, nic := open(t, driver.Config{Queues: 2})
-	h, err := metrics.Handler(metrics.NewCollector(metrics.Options{}, targetOf(nic)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := metrics.Handler(metrics.NewCollector(metrics.Options{}, targetOf(nic)))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	for _, name := range strings.Fields(`rx_packets rx_bytes tx_packets tx_bytes rx_out_of_buffer rx_packets_phy tx_packets_phy

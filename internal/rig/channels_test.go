@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"cxkit/device"
+	"cxkit/dma"
 	"cxkit/driver"
 	"cxkit/drivertest"
+	"cxkit/internal/rig"
+	"cxkit/transport/inproc"
 )
 
 // In switchdev mode there is a rule for each ring that sends. They follow queues to other rings and channels.
@@ -50,51 +54,65 @@ func TestSendQueuesFindTheirVportAfterChanges(t *testing.T) {
 
 // A reset keeps the number of channels and what was counted, by channels that are gone too.
 func TestChannelsAndTheirCountersOutliveAReset(t *testing.T) {
-	h := openHost(t, 1, driver.Legacy)
 	ctx := t.Context()
-	nic := h.vfs[0]
+	r, err := rig.New(rig.Config{Device: device.Config{Seed: 1}, Transport: inproc.Config{Kind: dma.Heap}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f, err := r.Function(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	nic, err := driver.Open(ctx, f, driver.Config{CheckBuffers: true, RxRing: 64, TxRing: 64, MaxChannels: 3})
+	ok(err)
 	receive := func(nic *driver.NIC, q, n int) {
 		t.Helper()
 		id, err := nic.AddRule(ctx, driver.Rule{Action: driver.RuleQueue, Queue: q})
-		h.ok(err)
+		ok(err)
+		pkts := make([]driver.Packet, 1)
 		for i := range n {
-			f := drivertest.Frame(nic.MAC(), 60, uint32(i))
-			h.send(nicEnds(h.pf), f)
-			h.expect("a frame", ends{nic.RxQueue(q), nic.TxQueue(q)}, f)
+			ok(r.Far.SendAll(ctx, drivertest.Frame(nic.MAC(), 60, uint32(i))))
+			for nic.RxQueue(q).Poll(pkts) == 0 {
+				ok(nic.RxQueue(q).Wait(ctx))
+			}
+			nic.RxQueue(q).Release(pkts)
 		}
-		h.ok(nic.RemoveRule(ctx, id))
+		ok(nic.RemoveRule(ctx, id))
 	}
 	counters := func(nic *driver.NIC, want map[string]uint64) {
 		t.Helper()
 		s, err := nic.Stats(ctx)
-		h.ok(err)
+		ok(err)
 		for name, v := range want {
 			if got, there := s.Lookup(name); got != v || !there {
 				t.Errorf("%s is %d, want %d", name, got, v)
 			}
 		}
 	}
-	_, err := nic.SetChannels(ctx, 3)
-	h.ok(err)
+	_, err = nic.SetChannels(ctx, 3)
+	ok(err)
 	receive(nic, 2, 5)
 	receive(nic, 0, 1)
 	_, err = nic.SetChannels(ctx, 2)
-	h.ok(err)
+	ok(err)
 	counters(nic, map[string]uint64{"rx_packets": 6, "rx2_packets": 5})
 	next, err := nic.Reset(ctx)
-	h.ok(err)
-	t.Cleanup(func() {
-		if err := next.Close(ctx); err != nil && ctx.Err() == nil {
-			t.Error(err)
-		}
-	})
+	ok(err)
 	if n := next.Queues(); n != 2 {
 		t.Errorf("%d queues", n)
 	}
 	counters(next, map[string]uint64{"rx_packets": 6, "rx2_packets": 5, "rx0_packets": 1})
 	_, err = next.SetChannels(ctx, 3)
-	h.ok(err)
+	ok(err)
 	receive(next, 2, 2)
 	counters(next, map[string]uint64{"rx_packets": 8, "rx2_packets": 7, "rx0_packets": 1})
-	h.ok(next.Close(ctx))
+	ok(next.Close(ctx))
 }
