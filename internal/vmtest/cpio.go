@@ -23,6 +23,7 @@ const (
 	modeFile    = 0o100644
 	modeProgram = 0o100755
 	modeChar    = 0o020600
+	modeLink    = 0o120777
 )
 
 func newCPIOWriter(w io.Writer) *cpioWriter {
@@ -76,6 +77,13 @@ func (c *cpioWriter) char(name string, major, minor uint32) {
 	name = strings.Trim(name, "/")
 	c.dir(path.Dir(name))
 	c.entry(name, modeChar, major, minor, nil)
+}
+
+// link writes a symbolic link, with its folder.
+func (c *cpioWriter) link(name, target string) {
+	name = strings.Trim(name, "/")
+	c.dir(path.Dir(name))
+	c.entry(name, modeLink, 0, 0, []byte(target))
 }
 
 // close ends the archive and returns the first error.

@@ -14,6 +14,8 @@ import (
 type FetchOptions struct {
 	// Kernels are names of KernelSources; none means the first of them.
 	Kernels []string
+	// Selftests adds the kernel's own tests and what they need.
+	Selftests bool
 	// Mirror is a Debian mirror's URI; "" means the one that the system's apt uses.
 	Mirror string
 	// Log gets what apt prints; nil throws it away.
@@ -35,7 +37,7 @@ func (c Cache) Fetch(ctx context.Context, o FetchOptions) error {
 	if len(o.Kernels) == 0 {
 		o.Kernels = []string{KernelSources()[0].Name}
 	}
-	parts, err := c.missing(o.Kernels)
+	parts, err := c.missing(o)
 	if err != nil || len(parts) == 0 {
 		return err
 	}
@@ -44,7 +46,7 @@ func (c Cache) Fetch(ctx context.Context, o FetchOptions) error {
 		return err
 	}
 	defer unlock()
-	if parts, err = c.missing(o.Kernels); err != nil || len(parts) == 0 {
+	if parts, err = c.missing(o); err != nil || len(parts) == 0 {
 		return err // somebody else fetched them meanwhile
 	}
 	if o.Mirror == "" {
@@ -66,10 +68,12 @@ type part struct {
 	arch   string // "" is this machine's
 	suites []string
 	get    func(ctx context.Context, a *aptWorld) error
+	// finish makes of the unpacked packages what is kept; nil keeps them as they are.
+	finish func(ctx context.Context, tree string) error
 }
 
 // missing lists the parts that are not complete.
-func (c Cache) missing(kernels []string) ([]part, error) {
+func (c Cache) missing(o FetchOptions) ([]part, error) {
 	all := []part{
 		{
 			name: partQEMU, suites: []string{baseSuite, qemuSuite},
@@ -84,7 +88,10 @@ func (c Cache) missing(kernels []string) ([]part, error) {
 			},
 		},
 	}
-	for _, name := range kernels {
+	if o.Selftests {
+		all = append(all, selftestParts()...)
+	}
+	for _, name := range o.Kernels {
 		k, err := kernelSource(name)
 		if err != nil {
 			return nil, err
@@ -148,6 +155,11 @@ func (c Cache) fetchPart(ctx context.Context, p part, o FetchOptions) (err error
 	packages, err := a.unpack(ctx, tree)
 	if err != nil {
 		return err
+	}
+	if p.finish != nil {
+		if err := p.finish(ctx, tree); err != nil {
+			return err
+		}
 	}
 	if err := writeStamp(tree, packages); err != nil {
 		return err

@@ -41,8 +41,9 @@ type Guest struct {
 	Modules, Load []string
 	// Tools are programs of the userland to have beside busybox.
 	Tools []string
-	// Files are further files.
+	// Files are further files, Trees folders of the host's.
 	Files []File
+	Trees []Tree
 	// Append is added to the kernel's command line.
 	Append string
 
@@ -138,7 +139,7 @@ func orDiscard(w io.Writer) io.Writer {
 func (g Guest) writeInitramfs(path, nonce string) error {
 	r := &initramfs{
 		busybox: g.Userland.Busybox, root: g.Userland.Root, tools: g.Tools,
-		load: g.Load, files: g.Files, nonce: nonce,
+		load: g.Load, files: g.Files, trees: g.Trees, nonce: nonce,
 	}
 	if !g.Shell {
 		r.command = &g.Command

@@ -30,6 +30,7 @@ type initramfs struct {
 	modules []module // to have
 	load    []string // to load before the command
 	files   []File
+	trees   []Tree
 	command *string // nil for a shell on the console
 	nonce   string
 }
@@ -67,6 +68,11 @@ func (r *initramfs) write(w io.Writer) error {
 			mode = modeProgram
 		}
 		c.file(f.Path, mode, f.Data)
+	}
+	for _, t := range r.trees {
+		if err := t.write(c); err != nil {
+			return fmt.Errorf("%s: %w", t.Root, err)
+		}
 	}
 	return c.close()
 }

@@ -4,6 +4,16 @@
 . /root/lifecycle.sh
 . /root/rounds
 
+# tests_itself asks again if it must: the driver gives a frame through the card 200 ms, which is not much to a machine
+# that does a lot else.
+tests_itself() {
+	for time in 1 2 3 4 5; do
+		! ethtool -t eth0 >/tmp/itself || return 0
+	done
+	cat /tmp/itself
+	return 1
+}
+
 pair_up
 ethtool -i eth0
 try ping -c 3 -W 5 $b
@@ -37,7 +47,7 @@ try wait_link
 try ip link set eth0 promisc on
 try ping -q -c 1 -w 20 $b
 try ip link set eth0 promisc off
-try ethtool -t eth0
+try tests_itself
 try ethtool -m eth0 >/dev/null
 try ethtool -S eth0 >/dev/null
 try wait_link

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// row is a case on all kinds of cards.
+type row struct {
+	test, name string
+	on         map[string]result
+}
+
+// rows are the cases, in the order in which they ran first.
+func (o *outcome) rows() []row {
+	at := make(map[[2]string]int)
+	var all []row
+	for _, r := range o.results {
+		key := [2]string{r.test, r.name}
+		i, ok := at[key]
+		if !ok {
+			i = len(all)
+			at[key] = i
+			all = append(all, row{r.test, r.name, make(map[string]result)})
+		}
+		all[i].on[r.kind] = r
+	}
+	return all
+}
+
+// count counts the cases of a kind that ended so.
+func (o *outcome) count(kind string, v verdict) int {
+	n := 0
+	for _, r := range o.results {
+		if r.kind == kind && r.verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// others tells whether a case fails on every other kind that it ran on; there must be one.
+func (o *outcome) others(r row) bool {
+	n := 0
+	for kind, other := range r.on {
+		if kind == "mlx5_core" {
+			continue
+		}
+		if other.verdict != fail {
+			return false
+		}
+		n++
+	}
+	return n > 0
+}
+
+// judge is an error if the ConnectX does worse than it may.
+func (o *outcome) judge() error {
+	var bad []string
+	bad = append(bad, o.trouble...)
+	for _, r := range o.rows() {
+		if own := r.on["mlx5_core"]; own.verdict == fail && !o.others(r) {
+			bad = append(bad, fmt.Sprintf("%s %s fails: %s", r.test, r.name, own.why))
+		}
+	}
+	for _, line := range o.dmesg {
+		if strings.HasPrefix(line, "mlx5_core ") {
+			bad = append(bad, "dmesg, "+line)
+		}
+	}
+	own := o.count("mlx5_core", pass)
+	for _, kind := range o.kinds {
+		if n := o.count(kind, pass); n > own {
+			bad = append(bad, fmt.Sprintf("%d cases pass, on %s %d", own, kind, n))
+		}
+	}
+	if len(o.results) == 0 {
+		bad = append(bad, "no test ran")
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(bad, "\n"))
+}
+
+// summary prints how many passed, and what did not on the ConnectX.
+func (o *outcome) summary(w io.Writer) {
+	fmt.Fprintln(w)
+	for _, kind := range o.kinds {
+		fmt.Fprintf(w, "%-12s pass %d, fail %d, skip %d\n", kind, o.count(kind, pass), o.count(kind, fail), o.count(kind, skip))
+	}
+	for _, r := range o.results {
+		if r.kind == "mlx5_core" && r.verdict != pass {
+			fmt.Fprintf(w, "%s %s %s: %s\n", r.verdict, r.test, r.name, r.why)
+		}
+	}
+	for _, line := range o.dmesg {
+		fmt.Fprintln(w, "dmesg,", line)
+	}
+}
+
+// document writes the table for people.
+func (o *outcome) document(w io.Writer) {
+	fmt.Fprintf(w, "| kind of card | pass | fail | skip |\n|---|---|---|---|\n")
+	for _, kind := range o.kinds {
+		fmt.Fprintf(w, "| %s | %d | %d | %d |\n", kind, o.count(kind, pass), o.count(kind, fail), o.count(kind, skip))
+	}
+	fmt.Fprintf(w, "\n| test | case |")
+	for _, kind := range o.kinds {
+		fmt.Fprintf(w, " %s |", kind)
+	}
+	fmt.Fprintf(w, " why not, on the ConnectX |\n|---|---|%s---|\n", strings.Repeat("---|", len(o.kinds)))
+	last := ""
+	for _, r := range o.rows() {
+		test := strings.TrimPrefix(r.test, "drivers/net/")
+		if test == last {
+			test = ""
+		} else {
+			last = test
+		}
+		fmt.Fprintf(w, "| %s | %s |", test, escape(r.name))
+		for _, kind := range o.kinds {
+			fmt.Fprintf(w, " %s |", r.on[kind].verdict)
+		}
+		fmt.Fprintf(w, " %s |\n", escape(r.on["mlx5_core"].why))
+	}
+	if len(o.dmesg) > 0 {
+		fmt.Fprintf(w, "\nThe kernel's complaints while tests ran:\n\n")
+		for _, line := range o.dmesg {
+			fmt.Fprintf(w, "    %s\n", line)
+		}
+	}
+}
+
+func escape(s string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace(s)
+}
