@@ -21,6 +21,10 @@ type (
 	LeftoverError = hca.LeftoverError
 	// HealthError is a failure that firmware reported.
 	HealthError = hca.HealthError
+	// OpenError is why Open failed, with what its firmware commands have done.
+	OpenError = hca.BringUpError
+	// BootError: firmware did not finish booting.
+	BootError = hca.BootError
 )
 
 // Causes of a NoAnswerError.

@@ -29,7 +29,8 @@ type control struct {
 // otherwise until Close has returned, and is closed by the caller afterwards.
 //
 // ctx bounds bring-up. When Open fails, everything is taken back before it returns; its error names the
-// step that failed, and wraps a *LeftoverError if the device did not give everything back.
+// step that failed, and wraps an *OpenError, and a *LeftoverError if the device did not give everything back.
+// When ctx ends, and when firmware did not answer, that takes a few seconds at most.
 func Open(ctx context.Context, function pci.Function, config Config) (*NIC, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -59,8 +60,12 @@ func Open(ctx context.Context, function pci.Function, config Config) (*NIC, erro
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", info.Address, err)
 	}
-	if err := n.startPlane(ctx, n.handOver(function)); err != nil {
-		return nil, fmt.Errorf("open %s: %w", info.Address, errors.Join(err, n.Close(context.WithoutCancel(ctx))))
+	under, stop := hca.Grace(ctx)
+	defer stop()
+	if err := n.startPlane(under, n.handOver(function)); err != nil {
+		n.hca.HurryAfter(ctx, err)
+		err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+		return nil, fmt.Errorf("open %s: %w", info.Address, n.hca.Failed(err))
 	}
 	n.reportRefusals()
 	n.watch.Go(n.watchDevice)

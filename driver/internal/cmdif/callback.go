@@ -158,14 +158,16 @@ func (c *Interface) nextCallback() (*slot, time.Duration) {
 		if s.state == posted && polling && s.returned() {
 			s.state, s.end = done, time.Now()
 		}
-		left := time.Until(s.start.Add(c.config.Timeout))
+		left := time.Until(s.start.Add(c.timeout()))
 		switch {
-		case s.state == done || s.state == flushed || s.state == posted && left <= 0:
+		case s.state == done || s.state == flushed || s.state == posted && (left <= 0 || !polling && c.due(s)):
 			return s, 0
 		case s.state != posted:
 			continue
 		case polling:
 			left = min(left, pollPause(time.Since(s.start)))
+		default:
+			left = min(left, s.untilLook())
 		}
 		if wait == 0 || left < wait {
 			wait = left

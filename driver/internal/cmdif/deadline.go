@@ -9,6 +9,60 @@ import (
 	"cxkit/prm"
 )
 
+// A caller trusts for lookAfter that an event comes, then it looks at its slot each such time; a completion
+// that is there has confirmAfter for its event. The queues of packets do the same (driver, queue.go). Linux
+// looks when the command's time is over, so that each interrupt that is lost costs a minute.
+const (
+	lookAfter    = time.Second
+	confirmAfter = 100 * time.Millisecond
+)
+
+// untilLook is how long a caller who is to be told by an event sleeps before it looks itself. Runs with mu held.
+func (s *slot) untilLook() time.Duration {
+	if s.seen.IsZero() {
+		return lookAfter
+	}
+	return max(time.Millisecond, time.Until(s.seen.Add(confirmAfter)))
+}
+
+// overdue looks at the slot of a caller who is to be told by an event, and tells that the event is lost.
+func (c *Interface) overdue(s *slot) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return s.event && c.recover != nil && c.due(s)
+}
+
+// confirm gives the event of a command that is complete its time to come, before its caller gives up.
+func (c *Interface) confirm(s *slot) {
+	c.mu.Lock()
+	if s.event && c.recover != nil {
+		c.due(s)
+	}
+	left := time.Until(s.seen.Add(confirmAfter))
+	c.mu.Unlock()
+	if left <= 0 {
+		return // it is not complete, or its time is over
+	}
+	s.timer.Reset(left)
+	select {
+	case <-s.wake:
+	case <-s.timer.C:
+	}
+	s.timer.Stop()
+}
+
+// due tells that the command of a slot has been complete for a while and no event came. Runs with mu held.
+func (c *Interface) due(s *slot) bool {
+	if s.state != posted || !s.returned() {
+		return false
+	}
+	if s.seen.IsZero() {
+		s.seen = time.Now()
+		return false
+	}
+	return time.Since(s.seen) >= confirmAfter
+}
+
 // expire looks once more before the command is given up: for an event whose interrupt was lost, then for
 // a completion whose event was lost (Linux 1d5558b1f0de; reports.md R08, R14). It returns nil if the
 // command is complete after all. Linux polls the queue and waits five more seconds; the ownership bit
@@ -25,7 +79,7 @@ func (c *Interface) expire(s *slot, why error) error {
 	c.mu.Lock()
 	var lost Cause
 	// A caller that gives up early may just be ahead of an interrupt: that is no loss.
-	late := event && errors.Is(why, ErrTimeout)
+	late := event && (errors.Is(why, ErrTimeout) || !s.seen.IsZero() && time.Since(s.seen) >= confirmAfter)
 	switch {
 	case s.state == done && found > 0:
 		if late {
@@ -55,11 +109,11 @@ func (c *Interface) expire(s *slot, why error) error {
 	case down:
 		return c.abandon(s, Flushed, c.deadReason())
 	}
-	cause := c.diagnose()
+	cause, syndrome := c.diagnose()
 	if errors.Is(why, ErrTimeout) {
 		c.printTimeout(s, cause, event)
 	}
-	return c.abandon(s, cause, why)
+	return c.giveUp(s, &NoAnswerError{Cause: cause, Syndrome: syndrome, Err: why})
 }
 
 // async is how Linux marks callback commands in messages.
@@ -85,27 +139,32 @@ func (c *Interface) printTimeout(s *slot, cause Cause, event bool) {
 	c.log.warn(name+" timeout. Will cause a leak of a command resource", "slot", s.index, "after", after, "diagnosis", cause.String())
 }
 
-// diagnose asks the device's registers why it does not complete a command that it owns.
-func (c *Interface) diagnose() Cause {
+// diagnose asks the device's registers why it does not complete a command that it owns; the syndrome is that
+// of the health buffer.
+func (c *Interface) diagnose() (Cause, prm.HealthSyndrome) {
 	w := c.config.Window
 	if w.Load32(regRevision) == allOnes {
-		return DeviceGone
-	}
-	switch prm.InitSegCmdQ(w.Load32(regQueueLow)).NICInterface() {
-	case prm.NICInterfaceDisabled, prm.NICInterfaceSWReset:
-		return InterfaceError
+		return DeviceGone, prm.HealthOK
 	}
 	// Whether firmware asks for a reset or not: it reports a failure and does not answer.
-	if synd := prm.HealthBufferSyndrome(w.Load32(prm.InitSegHealthOff + prm.HealthBufferSyndromeOff)); synd.Synd() != prm.HealthOK {
-		return InterfaceError
+	synd := prm.HealthBufferSyndrome(w.Load32(prm.InitSegHealthOff + prm.HealthBufferSyndromeOff)).Synd()
+	switch s := prm.InitSegCmdQ(w.Load32(regQueueLow)).NICInterface(); {
+	case synd != prm.HealthOK, s == prm.NICInterfaceDisabled, s == prm.NICInterfaceSWReset:
+		return InterfaceError, synd
 	}
-	return FirmwareSilent
+	return FirmwareSilent, prm.HealthOK
 }
 
 // abandon ends the caller's part of a command without an answer: the slot is stuck until firmware
 // completes the command.
 func (c *Interface) abandon(s *slot, cause Cause, why error) error {
-	err := &NoAnswerError{Command: s.command, Slot: s.index, Cause: cause, After: time.Since(s.start), Err: why}
+	return c.giveUp(s, &NoAnswerError{Cause: cause, Err: why})
+}
+
+// giveUp is abandon with the rest of the error.
+func (c *Interface) giveUp(s *slot, err *NoAnswerError) error {
+	err.Command, err.Slot, err.After = s.command, s.index, time.Since(s.start)
+	cause, why := err.Cause, err.Err
 	if !errors.Is(why, ErrTimeout) && cause != Flushed {
 		c.log.warn(err.Error() + "; its slot is out of use until firmware completes it")
 	}
@@ -123,7 +182,7 @@ func (c *Interface) abandon(s *slot, cause Cause, why error) error {
 		s.lane.refuse(ErrStuck)
 	}
 	// A caller that gave up early says nothing about firmware: the workers that a teardown stops are such.
-	if c.ending && !errors.Is(why, context.Canceled) {
+	if !c.ended.IsZero() && !errors.Is(why, context.Canceled) {
 		c.fail(err)
 	}
 	c.unlock()

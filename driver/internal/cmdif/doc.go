@@ -29,10 +29,12 @@
 // # Time
 //
 // Each wait has its own deadline of Config.Timeout: for a place within a limit, for the worker, for a slot
-// (all three: never issued, the slot usable), for the completion. When the last expires, the command event
-// queue is polled and the ownership bit read, before the command is given up (deadline.go); what was found
-// is the Cause in the error and in the log: interrupt lost and EQE lost (the command succeeds), firmware
-// silent, device gone, interface in error. Messages are worded as mlx5_core's.
+// (all three: never issued, the slot usable), for the completion. Who waits for an event looks each second
+// whether the command is complete without one, and when the time is over or the caller gives up: the
+// ownership bit is read and the command event queue polled, before the command is given up (deadline.go). What
+// was found is the Cause in the error and in the log: interrupt lost and EQE lost (the command succeeds),
+// firmware silent, device gone, interface in error. Messages are worded as mlx5_core's. A teardown has less
+// patience where firmware was silent before, or a user waits for the end (GiveUpOnSilence).
 //
 // # Answers
 //

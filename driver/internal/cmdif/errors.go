@@ -90,7 +90,9 @@ type NoAnswerError struct {
 	Slot  int // -1 when it had none
 	Cause Cause
 	After time.Duration
-	Err   error // why waiting ended: the context's error, ErrTimeout, ErrStuck, ErrBusy, ErrDown with the reason
+	// Syndrome is what the health buffer said then, HealthOK if nothing.
+	Syndrome prm.HealthSyndrome
+	Err      error // why waiting ended: the context's error, ErrTimeout, ErrStuck, ErrBusy, ErrDown with the reason
 }
 
 func (e *NoAnswerError) Error() string {

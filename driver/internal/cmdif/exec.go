@@ -178,11 +178,11 @@ func (c *Interface) acquire(ctx context.Context, l *lane, op prm.Opcode, begin t
 	default:
 		t := c.ticket()
 		l.join(t)
-		c.mu.Unlock()
-		patience := c.config.Timeout
+		patience := c.timeout()
 		if l == &c.pages {
 			patience = 0
 		}
+		c.mu.Unlock()
 		var served bool
 		served, err = c.await(ctx, &l.line, t, patience) // takes mu
 		if served {
@@ -273,6 +273,7 @@ func (c *Interface) post(ctx context.Context, s *slot, t *item) error {
 	}
 	c.counts.Issued++
 	s.event = c.recover != nil
+	s.seen = time.Time{}
 	s.start = time.Now()
 	s.item = t
 	// Partner: the device loads the control word, then reads the rest of the entry and the mailboxes.
@@ -321,7 +322,6 @@ func (s *slot) returned() bool { return dma.LoadBE32(s.entry, entryControl)&ownD
 // wait returns nil when firmware has completed the command; on an error the slot is no longer the
 // caller's.
 func (c *Interface) wait(ctx context.Context, s *slot) error {
-	deadline := s.start.Add(c.config.Timeout)
 	for spins := 0; ; spins++ {
 		c.mu.Lock()
 		polling := !s.event || c.recover == nil
@@ -329,6 +329,7 @@ func (c *Interface) wait(ctx context.Context, s *slot) error {
 			s.state, s.end = done, time.Now()
 		}
 		now := s.state
+		deadline, look := s.start.Add(c.timeout()), s.untilLook()
 		c.mu.Unlock()
 		switch now {
 		case done:
@@ -346,13 +347,21 @@ func (c *Interface) wait(ctx context.Context, s *slot) error {
 		}
 		if polling {
 			left = min(left, pollPause(time.Since(s.start)))
+		} else {
+			left = min(left, look)
 		}
 		s.timer.Reset(left)
 		select {
 		case <-s.wake:
 		case <-s.timer.C:
+			if c.overdue(s) {
+				return c.expire(s, ErrTimeout)
+			}
 		case <-ctx.Done():
 			s.timer.Stop()
+			if !polling {
+				c.confirm(s)
+			}
 			return c.expire(s, ctx.Err())
 		}
 		s.timer.Stop()

@@ -86,12 +86,13 @@ type Interface struct {
 	tallies      map[prm.Opcode]*tally
 	slotWait     stats.Histogram
 	inFlight     int
-	callers      int    // commands that gate let in
-	closing      bool   // Quiesce
-	callbacks    int    // Start commands whose notify has not returned
-	attended     bool   // finishCallbacks runs
-	late         uint32 // slots of late completions to log
-	ending       bool   // GiveUpOnSilence
+	callers      int           // commands that gate let in
+	closing      bool          // Quiesce
+	callbacks    int           // Start commands whose notify has not returned
+	attended     bool          // finishCallbacks runs
+	late         uint32        // slots of late completions to log
+	ended        time.Time     // GiveUpOnSilence; zero: it was not called
+	patience     time.Duration // since then
 }
 
 // Counters are what the interface has done.
@@ -253,11 +254,30 @@ func (c *Interface) Fail(why error) {
 }
 
 // GiveUpOnSilence makes the first command without an answer, from now on, the end of the device: as Fail
-// with its error. Teardown uses it, so that it costs one time-out and not one per object.
-func (c *Interface) GiveUpOnSilence() {
+// with its error. Teardown uses it, so that it costs one time-out and not one per object; patience is that
+// time-out, 0 for Config.Timeout.
+func (c *Interface) GiveUpOnSilence(patience time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ending = true
+	if patience <= 0 {
+		patience = c.config.Timeout
+	}
+	c.ended, c.patience = time.Now(), min(patience, c.config.Timeout)
+	// Whoever waits does so with another time-out.
+	for i := range c.slots {
+		if c.slots[i].state == posted {
+			c.slots[i].wakeUp()
+		}
+	}
+	c.ring()
+}
+
+// timeout is how long a command may take now. Runs with mu held.
+func (c *Interface) timeout() time.Duration {
+	if c.ended.IsZero() {
+		return c.config.Timeout
+	}
+	return c.patience
 }
 
 // fail runs with mu held.
@@ -311,7 +331,8 @@ func (c *Interface) StuckCommands() []string {
 }
 
 // Settle waits for commands whose callers gave up before the command's time was over: firmware will most
-// probably complete them. It ends when none is left that is younger than Timeout.
+// probably complete them. It ends when none is left that is younger than Timeout, or at the end of the
+// patience of GiveUpOnSilence.
 func (c *Interface) Settle(ctx context.Context) {
 	pause := stoppedTimer()
 	defer pause.Stop()
@@ -324,6 +345,7 @@ func (c *Interface) Settle(ctx context.Context) {
 			s := &c.slots[i]
 			young = young || s.state == stuck && time.Since(s.start) < c.config.Timeout
 		}
+		young = young && (c.ended.IsZero() || time.Since(c.ended) < c.patience)
 		young = young && c.dead == nil
 		c.unlock()
 		if !young {

@@ -160,8 +160,9 @@ func (c *Interface) enter(ctx context.Context, l *limit, try bool) error {
 	}
 	t := c.ticket()
 	l.join(t)
+	patience := c.timeout()
 	c.mu.Unlock()
-	served, err := c.await(ctx, &l.line, t, c.config.Timeout) // takes mu
+	served, err := c.await(ctx, &l.line, t, patience) // takes mu
 	defer c.mu.Unlock()
 	if served && t.err != nil {
 		served, err = false, t.err

@@ -29,6 +29,7 @@ type slot struct {
 	state state     // guarded by Interface.mu
 	event bool      // the command will be announced by an event; guarded by Interface.mu
 	end   time.Time // when firmware was seen to be done; guarded by Interface.mu
+	seen  time.Time // when a look found it so and no event had told; guarded by Interface.mu
 
 	command Command
 	token   uint8

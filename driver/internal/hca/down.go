@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"cxkit/driver/internal/cmdif"
 	"cxkit/driver/internal/object"
@@ -12,6 +13,23 @@ import (
 // Undo is where a user of the HCA registers what it has made, before Down is called: Down takes it back
 // first, latest first.
 func (h *HCA) Undo() *object.Stack { return &h.undo }
+
+// hastyPatience is how long a teardown waits for a command of firmware that did not answer before, or of a
+// user who has asked to stop (Linux lib/tout.c: TEARDOWN, 3 s).
+const hastyPatience = 3 * time.Second
+
+// HurryAfter tells, before Down, why a bring-up is taken back: where ctx has ended, or firmware did not
+// answer a command, Down does not wait for firmware as long as for one that is well. A device that is known
+// to be gone or in error it does not ask anything.
+func (h *HCA) HurryAfter(ctx context.Context, err error) {
+	var silent *cmdif.NoAnswerError
+	if errors.As(err, &silent) && (silent.Cause == cmdif.DeviceGone || silent.Cause == cmdif.InterfaceError) {
+		h.Fail(err)
+	}
+	if silent != nil || ctx.Err() != nil {
+		h.patience = hastyPatience
+	}
+}
 
 // Down takes back what Up did, in reverse, and whatever was registered with Undo. It ends soon when
 // firmware is silent: the first command without an answer gives the device up. It returns nil when the
@@ -26,7 +44,7 @@ func (h *HCA) takeDown(ctx context.Context) error {
 	defer h.cancel()
 	why := h.Err()
 	if h.cmd != nil {
-		h.cmd.GiveUpOnSilence()
+		h.cmd.GiveUpOnSilence(h.patience)
 	}
 	errs := meaningful(h.undo.Unwind(ctx))
 	if !h.started {

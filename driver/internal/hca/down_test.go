@@ -1,6 +1,7 @@
 package hca_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cxkit/driver/internal/cmdif"
 	"cxkit/driver/internal/fwtest"
 	"cxkit/driver/internal/hca"
 	"cxkit/pci"
@@ -44,6 +46,70 @@ func TestTeardownOfSilentFirmwareIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A user who stops a bring-up, and one whose bring-up failed because firmware is silent, wait for a few
+// seconds and not for the time of one more command; what firmware keeps is named.
+func TestBringUpOfSilentFirmwareIsTakenBackSoon(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare  func(*fwtest.Card)
+		stop     time.Duration // when it ends: the user's wish, or a command's time-out
+		cause    cmdif.Cause
+		syndrome prm.HealthSyndrome
+	}{
+		"stopped":      {func(*fwtest.Card) {}, 2 * time.Second, cmdif.FirmwareSilent, 0},
+		"never":        {func(*fwtest.Card) {}, time.Minute, cmdif.FirmwareSilent, 0},
+		"gone":         {(*fwtest.Card).Vanish, 500 * time.Millisecond, cmdif.DeviceGone, 0}, // before the health watch looks
+		"with a cause": {syndrome, time.Minute, cmdif.InterfaceError, prm.HealthFWInternal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, card *fwtest.Card) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				begin := time.Now()
+				card.Handle(prm.OpAllocPD, func(*fwtest.Call) { // and no further command is answered
+					for _, op := range prm.Opcodes() {
+						card.Handle(op, func(*fwtest.Call) {})
+					}
+					if test.stop < time.Minute {
+						time.AfterFunc(test.stop, cancel)
+					}
+					test.prepare(card)
+				})
+				_, err := hca.Up(ctx, config(t, card))
+				var silent *cmdif.NoAnswerError
+				if !errors.As(err, &silent) || silent.Cause != test.cause || silent.Syndrome != test.syndrome || silent.Op != prm.OpAllocPD {
+					t.Errorf("error: %v", err)
+				}
+				var left *hca.LeftoverError
+				if !errors.As(err, &left) || left.Pages != 136 || len(left.Commands) == 0 {
+					t.Errorf("left: %v", err)
+				}
+				if d := time.Since(begin); d > test.stop+5*time.Second {
+					t.Errorf("took %v", d)
+				}
+			})
+		})
+	}
+}
+
+// syndrome makes firmware report a failure without asking for a reset.
+func syndrome(c *fwtest.Card) {
+	c.SetRegister(prm.InitSegHealthOff+prm.HealthBufferSyndromeOff, prm.HealthBufferSyndromeDword(3, prm.HealthFWInternal, 0))
+}
+
+// A bring-up that is stopped while firmware boots says so.
+func TestStoppedBootNamesTheFirmware(t *testing.T) {
+	bubble(t, func(t *testing.T, card *fwtest.Card) {
+		card.SetPersistent(func(c *fwtest.Card) { c.SetRegister(prm.InitSegStateOff, 1<<31) })
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := hca.Up(ctx, config(t, card))
+		var boot *hca.BootError
+		if !errors.As(err, &boot) || boot.After < 4*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error: %v", err)
+		}
+	})
 }
 
 func TestFirmwareThatKeepsPages(t *testing.T) { // R04

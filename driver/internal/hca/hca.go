@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"cxkit/dma"
 	"cxkit/driver/internal/cmdif"
@@ -91,6 +92,8 @@ type HCA struct {
 
 	started bool // firmware has been given something of the host: a queue address, pages
 
+	patience time.Duration // of Down with a command, 0: the command's own time-out
+
 	failure failure
 	down    sync.Once
 	downErr error
@@ -146,24 +149,47 @@ func Up(ctx context.Context, config Config) (*HCA, error) {
 	h := &HCA{config: config}
 	h.failure.closed = make(chan struct{})
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	under, stop := Grace(ctx)
+	defer stop()
 	for _, s := range steps {
-		if err := h.step(ctx, s); err != nil {
+		if err := h.step(ctx, under, s); err != nil {
 			err = fmt.Errorf("%s: %w", s.name, err)
+			h.HurryAfter(ctx, err)
 			// ctx may be what has ended; what was done is taken back in bounded time all the same.
-			return nil, errors.Join(err, h.Down(context.WithoutCancel(ctx)))
+			return nil, h.Failed(errors.Join(err, h.Down(context.WithoutCancel(ctx))))
 		}
 	}
 	return h, nil
 }
 
-func (h *HCA) step(ctx context.Context, s step) error {
+// BringUpError is why a bring-up failed, with what its commands have done: they may tell more.
+type BringUpError struct {
+	Err      error
+	Commands stats.Commands
+}
+
+func (e *BringUpError) Error() string { return e.Err.Error() }
+
+func (e *BringUpError) Unwrap() error { return e.Err }
+
+// Failed makes a *BringUpError of the reason, after Down.
+func (h *HCA) Failed(err error) error {
+	e := &BringUpError{Err: err}
+	if h.cmd != nil {
+		e.Commands = h.cmd.Stats()
+	}
+	return e
+}
+
+// step does a step under the context under, unless ctx has ended before.
+func (h *HCA) step(ctx, under context.Context, s step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := h.Err(); err != nil {
 		return err
 	}
-	return s.do(h, ctx)
+	return s.do(h, under)
 }
 
 // Books are what the function and its firmware hold of each other.

@@ -119,6 +119,21 @@ func (h *HCA) waitInit(ctx context.Context) error {
 	return h.waitInitializing(ctx, h.timeouts().Init)
 }
 
+// BootError: firmware had not finished booting when waiting for it ended.
+type BootError struct {
+	After time.Duration
+	Err   error // the context's; nil: it was waited for as long as it may take
+}
+
+func (e *BootError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("firmware over %v in pre-initializing state", e.After)
+	}
+	return fmt.Sprintf("firmware in pre-initializing state for %v: %v", e.After.Round(time.Millisecond), e.Err)
+}
+
+func (e *BootError) Unwrap() error { return e.Err }
+
 // waitInitializing waits for bit 31 to clear, for at most limit. A device that is being reset may read as
 // ones for a while, which has that bit set too.
 func (h *HCA) waitInitializing(ctx context.Context, limit time.Duration) error {
@@ -132,14 +147,17 @@ func (h *HCA) waitInitializing(ctx context.Context, limit time.Duration) error {
 			if v == allOnes {
 				return fmt.Errorf("after %v: %w", limit, ErrGone)
 			}
-			return fmt.Errorf("firmware over %v in pre-initializing state", limit)
+			return &BootError{After: limit}
 		}
 		// Half a millisecond at first, so that a model starts quickly; 20 ms (Linux) at last.
 		pause := min(20*time.Millisecond, max(500*time.Microsecond, time.Since(begin)/4), limit)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return ctx.Err()
+			if v == allOnes {
+				return fmt.Errorf("after %v: %w: %w", time.Since(begin).Round(time.Millisecond), ErrGone, ctx.Err())
+			}
+			return &BootError{After: time.Since(begin), Err: ctx.Err()}
 		}
 	}
 }
