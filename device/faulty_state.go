@@ -67,6 +67,7 @@ func (c *Card) startStates() {
 
 // beginStates begins a state in every function that it concerns.
 func (c *Card) beginStates(ft *faults.Fault) {
+	c.faults.Begin(ft)
 	broken := make(map[any]bool)
 	for _, f := range c.functions {
 		if (len(ft.Functions) == 0 || slices.Contains(ft.Functions, f.index)) && !broken[f.place(ft.Kind)] {

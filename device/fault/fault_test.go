@@ -117,6 +117,13 @@ func TestStatesBeginByTimeOrByCommand(t *testing.T) {
 	if list, _ := in.Starting(); len(list) != 0 {
 		t.Error("the same state starts twice")
 	}
+	if r := in.Reports(); r[0].Struck != 0 {
+		t.Errorf("report %+v before the state has begun", r[0])
+	}
+	in.Begin(list[0])
+	if r := in.Reports(); r[0].Struck != 1 || r[1].Struck != 0 {
+		t.Errorf("reports %+v when the first state has begun", r)
+	}
 	s := fault.Subject{Opcode: prm.OpNop}
 	if hit := in.Strike(fault.AtCommand, &s, time.Hour); hit == nil || hit.Kind != fault.AllOnes {
 		t.Errorf("struck %+v", hit)

@@ -80,11 +80,20 @@ func (in *Injector) Strike(at Point, s *Subject, now time.Duration) *Fault {
 // begin.
 func (in *Injector) Starting() (faults []*Fault, when []time.Duration) {
 	for _, a := range in.states {
-		a.matched, a.struck = 1, 1
 		faults, when = append(faults, &a.Fault), append(when, a.start+a.After)
 	}
 	in.states = nil
 	return faults, when
+}
+
+// Begin notes that a state that Starting returned has begun.
+func (in *Injector) Begin(f *Fault) {
+	for _, a := range in.all {
+		if &a.Fault == f {
+			a.matched, a.struck = 1, 1
+			return
+		}
+	}
 }
 
 func (a *active) strike(s *Subject, now time.Duration) bool {
