@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +34,25 @@ func FromArguments(kind string, arguments []string) (string, error) {
 	if health.Len() > 0 {
 		fields.WriteString("[fault.health]\n" + health.String())
 	}
-	return fields.String(), nil
+	text := fields.String()
+	if _, err := Parse("", []byte(text), 0); err != nil {
+		return "", unplaced(kind, err)
+	}
+	return text, nil
+}
+
+// unplaced is a mistake in a plan that was made of arguments, without its place in the plan.
+func unplaced(kind string, err error) error {
+	place := regexp.MustCompile(`^(:[0-9]+)+: (fault 1: |toml: )?|fault\.(health\.)?`)
+	var all []string
+	for line := range strings.Lines(err.Error()) {
+		line = place.ReplaceAllString(strings.TrimSpace(line), "")
+		if !strings.HasPrefix(line, kind+": ") {
+			line = kind + ": " + line
+		}
+		all = append(all, line)
+	}
+	return errors.New(strings.Join(all, "; "))
 }
 
 // bare reports whether key needs no quotes.

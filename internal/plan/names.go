@@ -29,10 +29,29 @@ func one[T number](key string, value any, named func(string) (T, bool), below in
 			if n, ok := named(v); ok {
 				return n, nil
 			}
-			return 0, fmt.Errorf("%s %q: no such name", key, v)
+			return 0, fmt.Errorf("%s %q: no such name: want %s, or a number", key, v, sample(key))
 		}
 	}
 	return 0, fmt.Errorf("%s %v: want a number", key, value)
+}
+
+// sample is names that a key takes.
+func sample(key string) string {
+	switch key {
+	case "opcode":
+		return "a command's name as CREATE_CQ"
+	case "event":
+		return "command, completion, or a name as PAGE_REQUEST"
+	case "status":
+		return fmt.Sprintf("a name as %q", prm.StatusNoResources)
+	case "delivery":
+		return fmt.Sprintf("a name as %q", prm.DeliveryTokenError)
+	case "module_status":
+		return fmt.Sprintf("%v, %v, %v or %v", prm.ModulePlugged, prm.ModuleUnplugged, prm.ModuleError, prm.ModuleDisabled)
+	case "module_error":
+		return "one of " + strings.Join(moduleErrors(), ", ")
+	}
+	return "a name"
 }
 
 // list converts one value or a list of them.

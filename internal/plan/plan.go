@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +49,10 @@ func Parse(name string, text []byte, defaultSeed uint64) (fault.Plan, error) {
 	d := toml.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
+		var unit *unitError
+		if errors.As(err, &unit) {
+			return p, unit.located(name, text)
+		}
 		return p, located(name, err)
 	}
 	if f.Seed != nil {
@@ -55,13 +62,15 @@ func Parse(name string, text []byte, defaultSeed uint64) (fault.Plan, error) {
 	var all []error
 	for i := range f.Fault {
 		one, err := f.Fault[i].fault()
-		err = errors.Join(err, one.Check())
+		if err == nil { // else a value may be missing because it could not be read
+			err = one.Check()
+		}
 		if err != nil {
 			line := 0
 			if i < len(lines) {
 				line = lines[i]
 			}
-			all = append(all, fmt.Errorf("%s:%d: fault %d: %w", name, line, i+1, err))
+			all = append(all, fmt.Errorf("%s:%d: fault %d: %w", name, line, i+1, oneLine(err)))
 		}
 		p.Faults = append(p.Faults, one)
 	}
@@ -85,9 +94,62 @@ func located(name string, err error) error {
 	var bad *toml.DecodeError
 	if errors.As(err, &bad) {
 		line, column := bad.Position()
-		return fmt.Errorf("%s:%d:%d: %w", name, line, column, bad)
+		return fmt.Errorf("%s:%d:%d: %w", name, line, column, wanted(bad))
 	}
 	return fmt.Errorf("%s: %w", name, err)
+}
+
+// wanted says what a key's value is to be, where the decoder speaks of Go's types.
+func wanted(bad *toml.DecodeError) error {
+	key := bad.Key()
+	if len(key) == 0 {
+		return bad
+	}
+	last := key[len(key)-1]
+	for _, of := range []reflect.Type{reflect.TypeFor[entry](), reflect.TypeFor[health](), reflect.TypeFor[file]()} {
+		for i := range of.NumField() {
+			f := of.Field(i)
+			if f.Tag.Get("toml") != last {
+				continue
+			}
+			if want := wants(f.Type); want != "" && !strings.Contains(bad.Error(), "already defined") {
+				return fmt.Errorf("%s: want %s", strings.Join(key, "."), want)
+			}
+		}
+	}
+	return bad
+}
+
+// wants describes the values of a field, "" if there is nothing to say.
+func wants(t reflect.Type) string {
+	if t == reflect.TypeFor[duration]() {
+		return aTime
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return wants(t.Elem())
+	case reflect.Slice:
+		return "a list of numbers"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number from 0 to 1"
+	case reflect.String:
+		return "a text"
+	case reflect.Int:
+		return "a number"
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprintf("a number from 0 to %d", uint64(math.MaxUint64)>>(64-t.Bits()))
+	}
+	return ""
+}
+
+// oneLine is an error whose text is in one line.
+func oneLine(err error) error {
+	if text := err.Error(); strings.Contains(text, "\n") {
+		return errors.New(strings.ReplaceAll(text, "\n", "; "))
+	}
+	return err
 }
 
 // faultLines finds the lines that the faults of a text begin with.
@@ -110,14 +172,39 @@ type file struct {
 	Fault   []entry        `toml:"fault"`
 }
 
-// duration is a time as Go writes it: "1.5ms".
-type duration time.Duration
+// duration is a time as Go writes it: "1.5ms". It is no number, so that a number without a unit is a mistake.
+type duration struct{ time.Duration }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
-	*d = duration(v)
-	return err
+	if err != nil {
+		return &unitError{string(text)}
+	}
+	d.Duration = v
+	return nil
+}
+
+// unitError is a time that is none. The decoder does not say where it stands.
+type unitError struct{ value string }
+
+func (e *unitError) Error() string { return fmt.Sprintf("%q: want %s", e.value, aTime) }
+
+const aTime = `a time, as "1.5ms" or "2s"`
+
+// located finds the key that has the value.
+func (e *unitError) located(name string, text []byte) error {
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		key, value, _ := strings.Cut(line, "=")
+		value, _, _ = strings.Cut(value, "#")
+		key = strings.TrimSpace(key)
+		if slices.Contains([]string{"after", "for", "delay"}, key) && strings.Trim(value, " \t\r\n\"'") == e.value {
+			return fmt.Errorf("%s:%d: %s %w", name, n, key, e)
+		}
+	}
+	return fmt.Errorf("%s: %w", name, e)
 }
 
 // entry is a fault as it is written. The fields of type any take one value or a list, by name or number.
@@ -160,9 +247,9 @@ type entry struct {
 func (e *entry) fault() (fault.Fault, error) {
 	f := fault.Fault{
 		Kind: fault.Kind(e.Kind), Name: e.Name,
-		After: time.Duration(e.After), For: time.Duration(e.For), Skip: e.Skip, Times: e.Times, Probability: e.Probability,
+		After: e.After.Duration, For: e.For.Duration, Skip: e.Skip, Times: e.Times, Probability: e.Probability,
 		Doorbell: fault.Doorbell(e.Doorbell), Direction: fault.Direction(e.Direction),
-		Delay: time.Duration(e.Delay), To: e.To, Syndrome: e.Syndrome, Bytes: e.Bytes, NoLink: e.NoLink, Watts: e.Watts, Pages: e.Pages,
+		Delay: e.Delay.Duration, To: e.To, Syndrome: e.Syndrome, Bytes: e.Bytes, NoLink: e.NoLink, Watts: e.Watts, Pages: e.Pages,
 		What: fault.LineError(e.What), Count: e.Count,
 	}
 	var all [10]error

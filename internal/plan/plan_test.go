@@ -80,18 +80,21 @@ func TestPlanIsRead(t *testing.T) {
 func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"[[fault]]\nkind = \"late\"\ndelay = \"1ms\"\nspeed = 3\n": "x.toml:4:1: no key fault.speed",
-		"[[faults]]\n":                                                                       "x.toml:1:3: no key faults",
-		"seed = \"x\"\n":                                                                     "x.toml:1:",
-		"seed = 1\n[[fault]]\nkind = \n":                                                     "x.toml:3:",
-		"[[fault]]\nkind = \"late\"\ndelay = \"fast\"\n":                                     "x.toml:3:",
-		"\n\n[[fault]]\nkind = \"late\"\n":                                                   "x.toml:3: fault 1: late: delay is missing",
-		"[[fault]]\nkind = \"ghost\"\n[[fault]]\nkind = \"spook\"\n":                         `x.toml:3: fault 2: kind "spook"`,
-		"[[fault]]\nkind = \"no-answer\"\nopcode = \"CREATE_QC\"\n":                          `opcode "CREATE_QC": no such name`,
-		"[[fault]]\nkind = \"no-answer\"\nopcode = [1, \"opcode\"]\n":                        `opcode "opcode": no such name`,
-		"[[fault]]\nkind = \"no-answer\"\nopcode = 0x10000\n":                                "opcode 65536: want 0 to 65535",
-		"[[fault]]\nkind = \"no-answer\"\nslot = \"one\"\n":                                  "slot one: want a number",
-		"[[fault]]\nkind = \"no-answer\"\nslot = -1\n":                                       "slot -1",
-		"[[fault]]\nkind = \"no-answer\"\nslot = 1.5\n":                                      "slot 1.5: want a number",
+		"[[faults]]\n":                                                "x.toml:1:3: no key faults",
+		"seed = \"x\"\n":                                              "x.toml:1:",
+		"seed = 1\n[[fault]]\nkind = \n":                              "x.toml:3:",
+		"[[fault]]\nkind = \"late\"\ndelay = \"fast\"\n":              "x.toml:3:",
+		"\n\n[[fault]]\nkind = \"late\"\n":                            "x.toml:3: fault 1: late: delay is missing",
+		"[[fault]]\nkind = \"ghost\"\n[[fault]]\nkind = \"spook\"\n":  `x.toml:3: fault 2: kind "spook"`,
+		"[[fault]]\nkind = \"no-answer\"\nopcode = \"CREATE_QC\"\n":   `opcode "CREATE_QC": no such name`,
+		"[[fault]]\nkind = \"no-answer\"\nopcode = [1, \"opcode\"]\n": `opcode "opcode": no such name`,
+		"[[fault]]\nkind = \"no-answer\"\nopcode = 0x10000\n":         "opcode 65536: want 0 to 65535",
+		"[[fault]]\nkind = \"no-answer\"\nslot = \"one\"\n":           "slot one: want a number",
+		"[[fault]]\nkind = \"no-answer\"\nslot = -1\n":                "slot -1",
+		"[[fault]]\nkind = \"no-answer\"\nslot = 1.5\n":               "slot 1.5: want a number",
+		"[[fault]]\nkind = \"late\"\ndelay = 5\n":                     `x.toml:3: delay "5": want a time, as "1.5ms"`,
+		"[[fault]]\nkind = \"storm\"\npages = \"x\"\n":                "x.toml:3:9: fault.pages: want a number",
+		"seed = \"y\"\n": "x.toml:1:8: seed: want a number",
 		"[[fault]]\nkind = \"no-answer\"\ndelay = \"1s\"\n":                                  "delay has no meaning for this kind",
 		"[[fault]]\nkind = \"ghost\"\nprobability = nan\n":                                   "probability NaN",
 		"[[fault]]\nkind = \"health\"\n[fault.health]\nseverity = 1\n":                       "syndrome 0 is no failure",
@@ -153,6 +156,30 @@ func TestPlanOfArguments(t *testing.T) {
 	for _, bad := range [][]string{{"spook"}, {"late", "delay"}, {"late", "=3"}, {"late", "de lay=3"}, {"late", "a\n[[fault]]=3"}} {
 		if text, err := FromArguments(bad[0], bad[1:]); err == nil {
 			t.Errorf("%q became %q", bad, text)
+		}
+	}
+	// What is wrong is named first; what is missing is said when nothing else is wrong.
+	for _, c := range []struct{ args, want string }{
+		{"late opcode=X", `late: opcode "X": no such name: want a command's name as CREATE_CQ, or a number`},
+		{"late", "late: delay is missing"},
+		{"late delay=5 opcode=X", `late: delay "5": want a time, as "1.5ms" or "2s"`},
+		{"late delay=soon", `late: delay: want a time, as "1.5ms" or "2s"`},
+		{"late speed=3", "late: no key speed"},
+		{"late delay=-1s", "late: delay -1s is negative"},
+		{"late delay=1s slot=99", "late: slot 99: want 0 to 31"},
+		{"late delay=1s delay=2s", "late: key delay is already defined"},
+		{"hang delay=1s", "hang: delay has no meaning for this kind; it is for [late ghost late-cqe]"},
+		{"storm pages=x", "storm: pages: want a number"},
+		{"unplug no_link=maybe", "unplug: no_link: want true or false"},
+		{"health synd=x", "health: synd: want a number from 0 to 255"},
+		{"bad-status status=foo opcode=Y", `bad-status: opcode "Y": no such name: want a command's name as CREATE_CQ, or a number; ` +
+			`status "foo": no such name: want a name as "no resources", or a number`},
+		{"port-errors", `port-errors: what "": want one of [crc alignment symbol fragments jabbers pcs-symbol corrected-bits]; ` +
+			"port-errors: count 0: want 1 to 1000000000"},
+	} {
+		f := strings.Fields(c.args)
+		if _, err := FromArguments(f[0], f[1:]); err == nil || err.Error() != c.want {
+			t.Errorf("%s:\n got %v\nwant %s", c.args, err, c.want)
 		}
 	}
 	// A value can't break out of its string.
