@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,13 +54,16 @@ func (l ctlReclaim) Run(w *world, ctl *ctlCommand) error {
 }
 
 // wait looks until the storm is over.
-func (l ctlReclaim) wait(ctx context.Context, c *control.Client) (control.Storm, error) {
+func (l ctlReclaim) wait(ctx context.Context, c *control.Client) (s control.Storm, err error) {
 	tick := time.NewTicker(stormPause)
 	defer tick.Stop()
 	limit := time.After(l.Wait)
 	for {
-		s, err := c.Storm(ctx)
-		if err != nil || s.Phase == "over" {
+		now, err := c.Storm(ctx)
+		if errors.Is(err, control.ErrEnded) {
+			return s, fmt.Errorf("the card was closed before the storm of %d pages was over: %d given, %d back: %w", l.Pages, s.Hoarded, s.Returned, err)
+		}
+		if s = now; err != nil || s.Phase == "over" {
 			return s, err
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -122,15 +123,12 @@ func call[T any](ctx context.Context, c *Client, op string, args any) (result T,
 	defer stop()
 	// A server that refuses says why before it closes: a request that can't be written is not all there is.
 	werr := writeLine(c.conn, r, maxRequest)
+	if errors.Is(werr, ErrTooLong) {
+		return result, werr // it was not sent: nobody answers
+	}
 	line, err := readLine(c.in, maxReply)
-	if werr != nil && err != nil {
-		return result, orContext(ctx, werr)
-	}
-	if err == io.EOF {
-		err = fmt.Errorf("the card's process ended: %w", io.ErrUnexpectedEOF)
-	}
 	if err != nil {
-		return result, orContext(ctx, err)
+		return result, orContext(ctx, ended(err))
 	}
 	var answer reply
 	if err := json.Unmarshal(line, &answer); err != nil {
@@ -143,6 +141,16 @@ func call[T any](ctx context.Context, c *Client, op string, args any) (result T,
 		return result, fmt.Errorf("reply of version %d, want %d", answer.V, version)
 	}
 	return result, json.Unmarshal(answer.Result, &result)
+}
+
+// ended is ErrEnded where an error says that the other end is not there any more: it closed the connection
+// before or after it took the request, or in the middle of a reply.
+func ended(err error) error {
+	var op *net.OpError
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && !op.Timeout() && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("%w (%w)", ErrEnded, err)
+	}
+	return err
 }
 
 // orContext prefers the reason why a context ended to the error that its ending caused.

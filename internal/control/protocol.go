@@ -144,5 +144,11 @@ type RemoteError struct{ Text string }
 
 func (e *RemoteError) Error() string { return e.Text }
 
+// Is reports whether the server said that it ends.
+func (e *RemoteError) Is(target error) bool { return target == ErrEnded && e.Text == ErrEnded.Error() }
+
+// ErrEnded: there is nobody any more who could answer.
+var ErrEnded = errors.New("the card's process ended, or closes the card")
+
 // ErrTooLong: a line of the other side is longer than the protocol allows.
 var ErrTooLong = errors.New("message too long")

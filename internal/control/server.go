@@ -194,6 +194,9 @@ func (s *Server) answer(line []byte) reply {
 	ctx, cancel := context.WithTimeout(s.ctx, s.lim.request)
 	defer cancel()
 	result, err := s.do(ctx, r)
+	if err != nil && s.ctx.Err() != nil {
+		err = ErrEnded // what the card says is a consequence
+	}
 	if err != nil {
 		return reply{Error: err.Error()}
 	}
