@@ -45,8 +45,11 @@ type Comparison struct {
 	Change string   `json:"change"`
 	Before Measured `json:"before"`
 	// EffectBefore and EffectAfter say what the two measurements show.
-	EffectBefore string   `json:"effect_before"`
-	EffectAfter  string   `json:"effect_after"`
+	EffectBefore string `json:"effect_before"`
+	EffectAfter  string `json:"effect_after"`
+	// SelfCheck says what was checked: that the effect is absent with the change at 'before', and, if the
+	// run has it at 'after', there.
+	SelfCheck    string   `json:"self_check"`
 	Incomparable []string `json:"not_comparable"`
 }
 
@@ -99,16 +102,35 @@ func (e *Experiment) both(ctx context.Context, r *Result) (err error) {
 	shown, words := e.Effect(r.Comparison.Before)
 	r.Comparison.EffectBefore = words
 	if shown {
+		r.Comparison.SelfCheck = fmt.Sprintf("failed: with %s=%s the effect is there", change.Name, change.Before)
 		return fmt.Errorf("self-check: the effect is there with %s=%s: %s", change.Name, change.Before, words)
 	}
 	if r.Measured, err = e.once(ctx, r.Seed, r.Knobs); err != nil {
 		return err
 	}
 	shown, r.Comparison.EffectAfter = e.Effect(r.Measured)
-	if want := r.Knobs[change.Name] == change.After; shown != want {
-		return fmt.Errorf("with %s=%s: %s", change.Name, r.Knobs[change.Name], r.Comparison.EffectAfter)
+	set := r.Knobs[change.Name]
+	want := set == change.After
+	r.Comparison.SelfCheck = selfCheck(change, set, shown == want)
+	if shown != want {
+		return fmt.Errorf("with %s=%s: %s", change.Name, set, r.Comparison.EffectAfter)
 	}
 	return nil
+}
+
+// selfCheck says what was checked where the change is absent without its knob, as it must be.
+func selfCheck(change Knob, set string, passed bool) string {
+	absent := fmt.Sprintf("with %s=%s the effect is absent", change.Name, change.Before)
+	switch {
+	case !passed && set == change.After:
+		return fmt.Sprintf("failed: %s, and so it is with %s=%s", absent, change.Name, set)
+	case !passed:
+		return fmt.Sprintf("failed: %s, and it is there with %s=%s", absent, change.Name, set)
+	case set == change.After:
+		return fmt.Sprintf("passed: %s, with %s=%s it is there", absent, change.Name, set)
+	}
+	return fmt.Sprintf("half of it passed: %s; that it is there with %s=%s was not tried, as the run has %s=%s",
+		absent, change.Name, change.After, change.Name, set)
 }
 
 func (e *Experiment) once(ctx context.Context, seed uint64, knobs map[string]string) (Measured, error) {

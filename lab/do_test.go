@@ -68,6 +68,31 @@ func TestRunWithTheChangeOffExpectsNoEffect(t *testing.T) {
 	}
 }
 
+// A run says which part of the self-check it was.
+func TestRunSaysWhatItsSelfCheckWas(t *testing.T) {
+	always := func(e *Experiment) { e.Effect = func(Measured) (bool, string) { return true, "always" } }
+	never := func(e *Experiment) { e.Effect = func(Measured) (bool, string) { return false, "never" } }
+	for _, c := range []struct {
+		change func(*Experiment)
+		mode   string
+		want   string
+	}{
+		{nil, "new", "passed: with mode=old the effect is absent, with mode=new it is there"},
+		{nil, "old", "half of it passed: with mode=old the effect is absent; that it is there with mode=new was not tried, as the run has mode=old"},
+		{always, "new", "failed: with mode=old the effect is there"},
+		{never, "new", "failed: with mode=old the effect is absent, and so it is with mode=new"},
+	} {
+		r, _ := Do(t.Context(), fake(c.change), Options{Seed: 5, Set: map[string]string{"mode": c.mode}})
+		var b bytes.Buffer
+		if err := r.WriteText(&b); err != nil {
+			t.Fatal(err)
+		}
+		if r.Comparison.SelfCheck != c.want || !strings.HasSuffix(b.String(), "\nself-check "+c.want+"\n") {
+			t.Errorf("self-check %q, want %q; printed:\n%s", r.Comparison.SelfCheck, c.want, b.String())
+		}
+	}
+}
+
 func TestRunFailsWhenItCannotBeBelieved(t *testing.T) {
 	for want, change := range map[string]func(*Experiment){
 		"self-check: the effect is there with mode=old": func(e *Experiment) {

@@ -67,6 +67,9 @@ func (r *Result) WriteText(w io.Writer) error {
 	for _, text := range r.Comparison.Incomparable {
 		p.printf("  %s\n", text)
 	}
+	if r.Comparison.SelfCheck != "" {
+		p.printf("\nself-check %s\n", r.Comparison.SelfCheck)
+	}
 	return p.err
 }
 
