@@ -88,6 +88,20 @@ func (c *vmCommand) check() error {
 	case c.Modules != "" && c.fetchedKernel():
 		return usagef("--modules is for a kernel given by path; %s has its own", c.Kernel)
 	}
+	if c.fetchedKernel() || c.Fetch {
+		return nil
+	}
+	err := checkKernel(c.Kernel)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		var names []string
+		for _, k := range vmtest.KernelSources() {
+			names = append(names, k.Name)
+		}
+		return usagef("--kernel: %w; by name there are %s", err, strings.Join(names, ", "))
+	case err != nil:
+		return usagef("--kernel: %w", err)
+	}
 	return nil
 }
 
@@ -202,8 +216,6 @@ func (c *vmCommand) tools(ctx context.Context, cache vmtest.Cache, g *vmtest.Gue
 	}
 	if c.fetchedKernel() {
 		g.Kernel, err = cache.Kernel(c.Kernel)
-	} else if _, err = os.Stat(c.Kernel); err != nil {
-		return usagef("--kernel: %w", err)
 	} else {
 		g.Kernel = vmtest.Kernel{Image: c.Kernel, Modules: c.Modules}
 	}
@@ -212,6 +224,26 @@ func (c *vmCommand) tools(ctx context.Context, cache vmtest.Cache, g *vmtest.Gue
 	}
 	g.Userland, err = cache.Userland()
 	return err
+}
+
+// checkKernel looks whether QEMU can boot a file: it has the header of Linux's x86 boot protocol
+// (Documentation/arch/x86/boot.rst), or is an ELF file, as vmlinux.
+func checkKernel(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const header = 0x202
+	b := make([]byte, header+4)
+	n, err := io.ReadFull(f, b)
+	switch {
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF):
+		return err
+	case n == len(b) && string(b[header:]) == "HdrS", n >= 4 && string(b[:4]) == "\x7fELF":
+		return nil
+	}
+	return fmt.Errorf("%s is no x86 Linux kernel: want a bzImage, as arch/x86/boot/bzImage or /boot/vmlinuz-VERSION", path)
 }
 
 // files reads the files to put into the guest.
@@ -239,7 +271,7 @@ func (c *vmCommand) files(g *vmtest.Guest) error {
 
 // run makes the cards and boots the guest.
 func (c *vmCommand) run(w *world, g *vmtest.Guest, work string) (err error) {
-	records := func() string { return "" }
+	records, struck := func() string { return "" }, func() string { return "" }
 	if g.Sockets = c.Socket; len(c.Socket) == 0 {
 		for i := range c.Card {
 			g.Sockets = append(g.Sockets, filepath.Join(work, fmt.Sprintf("card%d", i)))
@@ -253,8 +285,9 @@ func (c *vmCommand) run(w *world, g *vmtest.Guest, work string) (err error) {
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 		records = func() string {
-			return fmt.Sprintf("\n--- the last %d trace records ---\n%s", vmtest.TraceRecords, s.cards.LastRecords())
+			return fmt.Sprintf("--- the last %d trace records ---\n%s", vmtest.TraceRecords, s.cards.LastRecords())
 		}
+		struck = func() string { return s.struck(len(g.Sockets)) }
 	}
 	if g.Shell {
 		restore := rawTerminal(os.Stdin)
@@ -263,6 +296,7 @@ func (c *vmCommand) run(w *world, g *vmtest.Guest, work string) (err error) {
 		g.Limit = interactiveLimit
 	} else {
 		g.Output, g.Console = w.out, w.err
+		defer progress(w.err, struck)()
 	}
 	result, err := g.Run(w.ctx)
 	var failure *vmtest.Failure
@@ -271,13 +305,42 @@ func (c *vmCommand) run(w *world, g *vmtest.Guest, work string) (err error) {
 		if w.ctx.Err() != nil {
 			return errInterrupted
 		}
-		return fmt.Errorf("%w%s", err, records())
+		// The cause comes last: what the guest printed has been printed, and records are many.
+		fmt.Fprint(w.err, records())
+		return fmt.Errorf("guest: %s", failure.Why)
 	case err != nil:
 		return err
 	case result.Status != 0:
 		return exitStatus(result.Status)
 	}
 	return result.KTAP.Err()
+}
+
+// progressPeriod is how often a user who waits for a guest is told that it goes on.
+const progressPeriod = 20 * time.Second
+
+// progress says now and then how long the guest has run, and what struck its cards, until stop is called: while
+// Linux waits for a command it prints nothing, for a minute each time.
+func progress(w io.Writer, struck func() string) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(progressPeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				fmt.Fprintf(w, "cxkit: the guest has run for %v%s\n", time.Since(began).Round(time.Second), struck())
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
 }
 
 // interactiveLimit bounds a guest with a shell.

@@ -251,6 +251,9 @@ func (p *process) judge(ctx context.Context, err error) (*Result, error) {
 		f.Why = context.Cause(ctx).Error()
 	case err != nil && !r.began:
 		f.Why = "it did not start: " + err.Error()
+		if last := lastLine([]byte(f.Console)); last != "" {
+			f.Why += ": " + last // QEMU's reason
+		}
 	case !r.began:
 		f.Why = "it ended before its first process ran"
 	default:
