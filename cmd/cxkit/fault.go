@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"cxkit/device"
 	"cxkit/device/fault"
 	"cxkit/internal/control"
 	"cxkit/internal/plan"
@@ -51,6 +53,33 @@ func (c card) Faults(context.Context) ([]fault.Report, error) {
 
 // errOutside: only the model in this process can be told what to do.
 var errOutside = errors.New("the card is not in this process: its cable and its firmware are out of reach")
+
+// stormTime is how long the end of a broken run waits for the end of a storm of pages.
+const stormTime = 3 * time.Second
+
+// awaitStorm gives firmware the time to give back the pages that a fault made it ask for.
+func (s *session) awaitStorm(ctx context.Context) {
+	if !slices.ContainsFunc(s.rig.Card.Faults(), func(r fault.Report) bool { return r.Kind == fault.Storm && r.Struck > 0 }) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, stormTime)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		p, err := storm(s.rig.Card)
+		if err != nil || p.Phase == string(device.StormOver) && s.nic.PageBooks().Returned >= uint64(p.Returned) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-s.nic.Failed():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
 
 // flushTime is how long the end of a run waits for frames to be sent: not longer than for a command.
 func (c *runCommand) flushTime() time.Duration {
@@ -137,11 +166,11 @@ func (s *session) awaitDelivered(ctx context.Context) {
 	}
 }
 
-// lookAtCard finds what tells why a card failed, and what it has kept although its driver is gone.
+// lookAtCard finds what the card did wrong, and what it has kept although its driver is gone.
 func (s *session) lookAtCard() error {
-	s.found.look(s.function)
 	if s.rig != nil {
 		s.faults = s.rig.Card.Faults()
+		s.found.faults = s.faults
 		f := s.rig.Card.Books().Functions[0]
 		s.found.left = f.Attached && !f.Clean()
 	}

@@ -43,13 +43,12 @@ func (s *session) openSecond(ctx context.Context) error {
 	}
 	nic, err := driver.Open(ctx, f, config)
 	if err != nil {
+		if ctx.Err() != nil {
+			return interruption{err}
+		}
 		return err
 	}
-	s.later("close the second NIC", func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-		defer cancel()
-		return nic.Close(ctx)
-	})
+	s.later("close the second NIC", func() error { return s.close(nic) })
 	s.second = &second{nic: nic, port: port}
 	for i, w := range s.workers {
 		w.tx = nic.TxQueue(i)

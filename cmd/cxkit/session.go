@@ -29,6 +29,10 @@ import (
 const (
 	closeTime = 10 * time.Second
 	flushTime = 5 * time.Second
+
+	// When the user wants it to end: for each thing before the card is closed, and for that.
+	hastyTime      = time.Second
+	hastyCloseTime = 3 * time.Second
 )
 
 // session is a run: everything brought up, in order, and how to take it down in reverse.
@@ -238,26 +242,60 @@ func (s *session) config() (driver.Config, error) {
 	return c, err
 }
 
+// slowBringUp is when the user is told that a card takes its time.
+const slowBringUp = 10 * time.Second
+
+// interruption is a bring-up that the user ended. What the card kept is said, why else it failed is not.
+type interruption struct{ err error }
+
+func (e interruption) Error() string {
+	var left *driver.LeftoverError
+	if errors.As(e.err, &left) {
+		return errInterrupted.Error() + ": " + left.Error()
+	}
+	return errInterrupted.Error()
+}
+
+func (e interruption) Unwrap() []error { return []error{errInterrupted, e.err} }
+
+// patience is a context that ends after limit, and hastyTime after the user wants the run to end.
+func (s *session) patience(limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	stop := context.AfterFunc(s.w.ctx, func() { time.AfterFunc(hastyTime, cancel) })
+	return ctx, func() { stop(); cancel() }
+}
+
+// close closes a NIC.
+func (s *session) close(nic *driver.NIC) error {
+	limit := closeTime
+	if s.w.ctx.Err() != nil {
+		limit = hastyCloseTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return nic.Close(ctx)
+}
+
 func (s *session) openNIC(ctx context.Context) error {
 	began := time.Now()
 	config, err := s.config()
 	if err != nil {
 		return err
 	}
+	slow := time.AfterFunc(slowBringUp, func() {
+		s.screen.warn(fmt.Sprintf("cxkit: the card is not up after %v; Ctrl-C ends the run", slowBringUp))
+	})
 	nic, err := driver.Open(ctx, s.function, config)
+	slow.Stop()
 	if err != nil {
 		if ctx.Err() != nil {
-			return errInterrupted
+			return interruption{err}
 		}
 		return err
 	}
 	s.bringUp = time.Since(began)
 	s.nic, s.opened = nic, true
-	s.later("close the NIC", func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-		defer cancel()
-		return nic.Close(ctx)
-	})
+	s.later("close the NIC", func() error { return s.close(nic) })
 	for i := range nic.Queues() {
 		s.workers = append(s.workers, newWorker(s, i))
 	}
@@ -366,16 +404,20 @@ func (s *session) untilOver(ctx context.Context) error {
 // one after the other, so the card's step that dealt with the last frame has ended when they come back.
 func (s *session) settle() {
 	s.plug.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	ctx, cancel := s.patience(flushTime)
 	defer cancel()
-	if s.rig == nil {
+	switch {
+	case s.rig == nil:
 		return // what comes goes on coming
+	case !s.nic.Link().Up:
+		return // a card without a link asks for no frames
 	}
 	select {
 	case <-s.plug.Drained():
 		s.counters, _ = s.nic.Stats(ctx)
 		if s.broken() {
 			s.awaitDelivered(ctx)
+			s.awaitStorm(ctx)
 		}
 	case <-s.full: // nobody makes room any more
 	case <-s.nic.Failed():
@@ -407,7 +449,7 @@ func (s *session) playError() error {
 // finish takes the last counters, takes everything down in reverse, and sums up.
 func (s *session) finish() *result {
 	if s.opened {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		ctx, cancel := s.patience(closeTime)
 		var err error
 		if s.counters, err = s.nic.Stats(ctx); err != nil && s.nic.Err() == nil {
 			s.closeErr = fmt.Errorf("read counters: %w", err)

@@ -138,16 +138,6 @@ func TestVMPrintsTheCommandsOutputAndExitsWithItsStatus(t *testing.T) {
 	}
 }
 
-// shortDir is a folder for sockets, whose paths are short.
-func shortDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "cx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 func TestVMFailsWhenTheGuestDoesNotReport(t *testing.T) {
 	needGuest(t)
 	for name, test := range map[string]struct {

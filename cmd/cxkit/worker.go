@@ -177,12 +177,12 @@ func (w *worker) flush() error {
 	if w.tx.Pending() == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.s.c.flushTime())
+	ctx, cancel := w.s.patience(w.s.c.flushTime())
 	defer cancel()
 	began := time.Now()
 	err := w.tx.Flush(ctx)
 	w.flushed = time.Since(began)
-	if errors.Is(err, context.DeadlineExceeded) {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		if w.tx.Reap() > 0 {
 			w.untold++ // a completion that no event told of
 		}
