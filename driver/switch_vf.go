@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"cxkit/driver/internal/eswitch"
 	"cxkit/prm"
+	"cxkit/stats"
 )
 
 // LinkPolicy is what the link of a virtual function follows.
@@ -219,6 +221,23 @@ type VportStats struct {
 
 // Traffic counts frames and bytes.
 type Traffic struct{ Packets, Bytes uint64 }
+
+// Snapshot is the counters under the names that ethtool -S of the vport's own function has for them.
+func (v VportStats) Snapshot() stats.Snapshot {
+	s := stats.Snapshot{Time: time.Now()}
+	for _, c := range []struct {
+		name   string
+		rx, tx Traffic
+	}{
+		{"unicast", v.RxUnicast, v.TxUnicast}, {"multicast", v.RxMulticast, v.TxMulticast}, {"broadcast", v.RxBroadcast, v.TxBroadcast},
+	} {
+		s.Add("rx_vport_"+c.name+"_packets", c.rx.Packets)
+		s.Add("rx_vport_"+c.name+"_bytes", c.rx.Bytes)
+		s.Add("tx_vport_"+c.name+"_packets", c.tx.Packets)
+		s.Add("tx_vport_"+c.name+"_bytes", c.tx.Bytes)
+	}
+	return s
+}
 
 // VportStats reads the counters of a vport.
 func (n *NIC) VportStats(ctx context.Context, v Vport) (VportStats, error) {

@@ -40,6 +40,11 @@ func (c *runCommand) portName() string {
 // Stats reads the counters.
 func (c card) Stats(ctx context.Context) (stats.Snapshot, error) { return c.s.nic.Stats(ctx) }
 
+// VportStats reads the counters of a port of the e-switch.
+func (c card) VportStats(ctx context.Context, vport uint16) (stats.Snapshot, error) {
+	return vportStats(ctx, c.s.nic, vport)
+}
+
 // SetLink pulls the plug out of the card's port or puts it in.
 func (c card) SetLink(_ context.Context, up bool) error {
 	if c.s.rig == nil {

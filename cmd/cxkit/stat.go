@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"cxkit/driver"
@@ -19,6 +20,7 @@ type statCommand struct {
 	Device  string `placeholder:"DEVICE" xor:"card" help:"Bring a card up, read its counters and give it back: ${targets}."`
 	JSON    bool   `name:"json" help:"Print JSON; with --watch a document a line."`
 	NonZero bool   `name:"nonzero" help:"Leave out counters that are zero."`
+	Vport   vport  `placeholder:"N" help:"Counters of a port of the card's e-switch: 0 is the physical function's, N that of virtual function N, and uplink the wire's."`
 
 	Watch  bool          `short:"w" help:"Go on: print what changes, and how fast."`
 	Period time.Duration `default:"1s" placeholder:"TIME" help:"With --watch: how often (default ${default})."`
@@ -36,7 +38,37 @@ Examples:
   cxkit stat -w
   cxkit stat -w --period 5s | tee rates.txt
   cxkit stat --device vfio:0000:08:00.0
+  cxkit stat --vport 1
   cxkit stat --json | jq '.counters[] | select(.name == "rx_out_of_buffer")'`
+}
+
+// vport is the value of --vport.
+type vport struct {
+	number uint16
+	given  bool
+}
+
+// UnmarshalText reads a number or "uplink".
+func (v *vport) UnmarshalText(text []byte) error {
+	*v = vport{uint16(driver.Uplink), true}
+	if string(text) == "uplink" {
+		return nil
+	}
+	n, err := strconv.ParseUint(string(text), 10, 16)
+	if err != nil {
+		return fmt.Errorf("vport %q: want a number or uplink", text)
+	}
+	v.number = uint16(n)
+	return nil
+}
+
+// vportStats reads the counters of a port of the e-switch that the NIC manages.
+func vportStats(ctx context.Context, nic *driver.NIC, number uint16) (stats.Snapshot, error) {
+	v, err := nic.VportStats(ctx, driver.Vport(number))
+	if err != nil {
+		return stats.Snapshot{}, err
+	}
+	return v.Snapshot(), nil
 }
 
 // Limits of --period.
@@ -61,10 +93,19 @@ func (s *statCommand) Run(w *world) error {
 	switch {
 	case !s.Watch && s.Count != 0:
 		return usagef("--count needs --watch")
+	case s.Watch && s.Vport.given:
+		return usagef("--vport reads once: not with --watch")
 	case s.Watch && s.Device != "":
 		return usagef("--watch is for a card that runs: cxkit run --device %s in another window", s.Device)
 	case s.Device != "":
 		return withNIC(w, s.Device, 0, func(_ pci.Function, nic *driver.NIC) error {
+			if s.Vport.given {
+				snapshot, err := vportStats(w.ctx, nic, s.Vport.number)
+				if err != nil {
+					return err
+				}
+				return s.print(w, snapshot)
+			}
 			snapshot, err := nic.Stats(w.ctx)
 			return errors.Join(err, s.print(w, snapshot))
 		})
@@ -73,7 +114,11 @@ func (s *statCommand) Run(w *world) error {
 		if s.Watch {
 			return s.watch(ctx, w, c)
 		}
-		snapshot, err := c.Stats(ctx)
+		read := c.Stats
+		if s.Vport.given {
+			read = func(ctx context.Context) (stats.Snapshot, error) { return c.VportStats(ctx, s.Vport.number) }
+		}
+		snapshot, err := read(ctx)
 		if err != nil {
 			return err
 		}

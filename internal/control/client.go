@@ -47,6 +47,11 @@ func (c *Client) Stats(ctx context.Context) (stats.Snapshot, error) {
 	return call[stats.Snapshot](ctx, c, opStats, nil)
 }
 
+// VportStats asks for the counters of a port of the card's e-switch: see Switch.
+func (c *Client) VportStats(ctx context.Context, vport uint16) (stats.Snapshot, error) {
+	return call[stats.Snapshot](ctx, c, opVport, vportArgs{&vport})
+}
+
 // SetLink plugs the far end of the card's wire in or out.
 func (c *Client) SetLink(ctx context.Context, up bool) error {
 	_, err := call[struct{}](ctx, c, opLink, linkArgs{Up: &up})

@@ -46,6 +46,15 @@ func (f *fake) Stats(ctx context.Context) (stats.Snapshot, error) {
 	return s, nil
 }
 
+func (f *fake) VportStats(_ context.Context, vport uint16) (stats.Snapshot, error) {
+	var s stats.Snapshot
+	s.Add("rx_vport_unicast_packets", uint64(vport))
+	return s, nil
+}
+
+// plain is a card without a switch.
+type plain struct{ Card }
+
 func (f *fake) SetLink(_ context.Context, up bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -395,9 +404,24 @@ func raw(t *testing.T, s *Server) net.Conn {
 	return c
 }
 
+func TestCountersOfVportsAreReachedWhereTheSwitchIs(t *testing.T) {
+	home(t)
+	start(t, &fake{}, defaultLimits())
+	if s, err := attach(t, "").VportStats(t.Context(), 7); err != nil || s.Get("rx_vport_unicast_packets") != 7 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	home(t)
+	start(t, plain{&fake{}}, defaultLimits())
+	if _, err := attach(t, "").VportStats(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "the driver of this card is not here") {
+		t.Errorf("a card without a switch: %v", err)
+	}
+}
+
 func TestHostileRequestsAreAnsweredWithAnError(t *testing.T) {
 	home(t)
-	s := start(t, &fake{}, defaultLimits())
+	lim := defaultLimits()
+	lim.clients = 64
+	s := start(t, &fake{}, lim)
 	for text, want := range map[string]string{
 		"rubbish\n":                  "not JSON",
 		"\n":                         "not JSON",
@@ -406,6 +430,8 @@ func TestHostileRequestsAreAnsweredWithAnError(t *testing.T) {
 		`{"op":"info"}` + "\n":       "version 0 is not",
 		`{"v":1}` + "\n":             "no operation",
 		`{"v":1,"op":"` + strings.Repeat("x", 200) + "\"}\n":     "no operation",
+		`{"v":1,"op":"vport"}` + "\n":                            "vport is missing",
+		`{"v":1,"op":"vport","args":{"vport":65536}}` + "\n":     "vport: arguments",
 		`{"v":1,"op":"link"}` + "\n":                             "up is missing",
 		`{"v":1,"op":"link","args":{"up":"yes"}}` + "\n":         "link: arguments",
 		`{"v":1,"op":"trace","args":{"last":-1}}` + "\n":         "want 1 to",

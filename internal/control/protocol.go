@@ -46,6 +46,8 @@ const (
 	opHealth = "health"
 
 	opOverview = "overview"
+
+	opVport = "vport"
 )
 
 // request is a line from a client.
@@ -64,6 +66,11 @@ type reply struct {
 
 type linkArgs struct {
 	Up *bool `json:"up"`
+}
+
+// vportArgs names a port of the card's e-switch.
+type vportArgs struct {
+	Vport *uint16 `json:"vport"`
 }
 
 // injectArgs is a fault plan: its text in TOML, and what errors call it.

@@ -41,6 +41,13 @@ type Card interface {
 	Trace(ctx context.Context, n int) (records []trace.Record, lost uint64, err error)
 }
 
+// Switch is a Card whose driver manages an e-switch.
+type Switch interface {
+	// VportStats reads the counters of one of its ports: 0 is the physical function's, n that of virtual
+	// function n, 65,535 the uplink.
+	VportStats(ctx context.Context, vport uint16) (stats.Snapshot, error)
+}
+
 // Server serves one card on one socket.
 type Server struct {
 	card Card
@@ -247,6 +254,19 @@ func (s *Server) do(ctx context.Context, r request) (any, error) {
 		return s.card.Health(ctx)
 	case opOverview:
 		return s.card.Overview(ctx)
+	case opVport:
+		var args vportArgs
+		if err := arguments(r, &args); err != nil {
+			return nil, err
+		}
+		if args.Vport == nil {
+			return nil, errors.New("vport: vport is missing")
+		}
+		s, manages := s.card.(Switch)
+		if !manages {
+			return nil, errors.New("vport: the driver of this card is not here, and with it the e-switch")
+		}
+		return s.VportStats(ctx, *args.Vport)
 	case opTrace:
 		var args traceArgs
 		if err := arguments(r, &args); err != nil {

@@ -38,7 +38,8 @@ type cause struct {
 // some is a growth that depends on timing.
 const some = ^uint64(0)
 
-// still are the counters that nothing moves in this model: it has no RDMA.
+// still are the counters that nothing moves in this model: it has no queue pairs. See
+// TestRoCEFramesOfEthernetQueuesAreEthernet.
 func still() []string {
 	return strings.Fields(`rx_vport_rdma_unicast_packets rx_vport_rdma_unicast_bytes tx_vport_rdma_unicast_packets tx_vport_rdma_unicast_bytes
 		rx_vport_rdma_multicast_packets rx_vport_rdma_multicast_bytes tx_vport_rdma_multicast_packets tx_vport_rdma_multicast_bytes`)
@@ -126,6 +127,43 @@ func TestEveryCounterHasACause(t *testing.T) {
 	if len(documented) > 0 {
 		t.Errorf("docs/counters.md has rows for what is no counter: %v", slices.Sorted(maps.Keys(documented)))
 	}
+}
+
+// RoCE is what queue pairs send and receive. What Ethernet queues do is Ethernet, whatever it looks like.
+func TestRoCEFramesOfEthernetQueuesAreEthernet(t *testing.T) {
+	bench := func(t *testing.T, _ drivertest.Options) *drivertest.Bench {
+		return rigtest.Bench(t, rig.Config{Device: device.Config{Profile: "cx6dx"}, Transport: inproc.Config{Kind: dma.Heap}})
+	}
+	drivertest.RunOne(t, bench, drivertest.Test{Config: driver.Config{AllMulticast: true}, Run: func(e *drivertest.Env) {
+		v1 := func(dst driver.MAC) []byte {
+			f := drivertest.Frame(dst, 100, 1)
+			f[12], f[13] = 0x89, 0x15
+			return f
+		}
+		v2 := func(dst driver.MAC) []byte {
+			return drivertest.Flow{Dst: dst, Src: peer(), UDP: true, SrcPort: 0xc000, DstPort: 4791}.Packet(64, 1)
+		}
+		before := all(e)
+		e.Send(v1(e.NIC.MAC()), v2(e.NIC.MAC()), v1(groupAddress()), v2(groupAddress()))
+		e.Receive(0, 4)
+		e.Transmit(0, v1(peer()), v2(peer()), v1(groupAddress()), v2(groupAddress()))
+		e.Arrived(4)
+		e.Flush(0)
+		grown := all(e).Since(before)
+		for _, name := range still() {
+			if n, there := grown.Lookup(name); n != 0 || !there {
+				e.Errorf("%s grew by %d (there: %v)", name, n, there)
+			}
+		}
+		for _, name := range strings.Fields("rx_vport_unicast_packets rx_vport_multicast_packets tx_vport_unicast_packets tx_vport_multicast_packets") {
+			if n := grown.Get(name); n != 2 {
+				e.Errorf("%s grew by %d, want 2", name, n)
+			}
+		}
+		if err := e.NIC.Exec(e.Ctx, &prm.CreateQPIn{}, &prm.CreateQPOut{}); err == nil {
+			e.Error("the card has queue pairs: these counters can move")
+		}
+	}})
 }
 
 // docs reads the rows of docs/counters.md: what stands behind each counter's name.

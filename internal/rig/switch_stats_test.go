@@ -51,6 +51,19 @@ func TestStatisticsOfRepresentorsAndVirtualFunctions(t *testing.T) {
 			t.Errorf("a refresh of a %s costs %d commands, want %d", name, n, c.want)
 		}
 	}
+	// The switch's manager reads the vport's counters as the virtual function itself does.
+	theirs, err := h.pf.VportStats(t.Context(), 1)
+	h.ok(err)
+	own, err := h.vfs[0].Stats(t.Context())
+	h.ok(err)
+	for _, c := range theirs.Snapshot().Counters {
+		if v, there := own.Lookup(c.Name); v != c.Value || !there {
+			t.Errorf("%s of vport 1 is %d, its function says %d (there: %v)", c.Name, c.Value, v, there)
+		}
+	}
+	if s := theirs.Snapshot(); s.Get("rx_vport_unicast_packets") != 1 || s.Get("tx_vport_unicast_bytes") != 100 {
+		t.Errorf("vport 1: %+v", s)
+	}
 	// In the other mode there is none: its counters are what they were.
 	h.ok(h.pf.SetMode(t.Context(), driver.Legacy))
 	if s := rep.QuickStats(); s.Get("vport_rx_packets") != 1 {
