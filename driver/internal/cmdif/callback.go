@@ -160,14 +160,14 @@ func (c *Interface) nextCallback() (*slot, time.Duration) {
 		}
 		left := time.Until(s.start.Add(c.timeout()))
 		switch {
-		case s.state == done || s.state == flushed || s.state == posted && (left <= 0 || !polling && c.due(s)):
+		case s.state == done || s.state == flushed || s.state == posted && (left <= 0 || !polling && c.trusted(s) && c.due(s)):
 			return s, 0
 		case s.state != posted:
 			continue
 		case polling:
 			left = min(left, pollPause(time.Since(s.start)))
 		default:
-			left = min(left, s.untilLook())
+			left = min(left, c.untilLook(s))
 		}
 		if wait == 0 || left < wait {
 			wait = left

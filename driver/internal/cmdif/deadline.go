@@ -17,12 +17,23 @@ const (
 	confirmAfter = 100 * time.Millisecond
 )
 
+// Each loss in a row halves both times, at most so often: where all events are lost, commands take some 20 ms.
+const mostHalvings = 6
+
+// halved is a time in view of the losses since the last event that came. Runs with mu held.
+func (c *Interface) halved(d time.Duration) time.Duration { return d >> min(c.losses, mostHalvings) }
+
 // untilLook is how long a caller who is to be told by an event sleeps before it looks itself. Runs with mu held.
-func (s *slot) untilLook() time.Duration {
+func (c *Interface) untilLook(s *slot) time.Duration {
 	if s.seen.IsZero() {
-		return lookAfter
+		return c.halved(lookAfter)
 	}
-	return max(time.Millisecond, time.Until(s.seen.Add(confirmAfter)))
+	return max(time.Millisecond, time.Until(s.seen.Add(c.halved(confirmAfter))))
+}
+
+// trusted tells that the command's event has had its time to come. Runs with mu held.
+func (c *Interface) trusted(s *slot) bool {
+	return !s.seen.IsZero() || time.Since(s.start) >= c.halved(lookAfter)
 }
 
 // overdue looks at the slot of a caller who is to be told by an event, and tells that the event is lost.
@@ -38,7 +49,7 @@ func (c *Interface) confirm(s *slot) {
 	if s.event && c.recover != nil {
 		c.due(s)
 	}
-	left := time.Until(s.seen.Add(confirmAfter))
+	left := time.Until(s.seen.Add(c.halved(confirmAfter)))
 	c.mu.Unlock()
 	if left <= 0 {
 		return // it is not complete, or its time is over
@@ -60,7 +71,7 @@ func (c *Interface) due(s *slot) bool {
 		s.seen = time.Now()
 		return false
 	}
-	return time.Since(s.seen) >= confirmAfter
+	return time.Since(s.seen) >= c.halved(confirmAfter)
 }
 
 // expire looks once more before the command is given up: for an event whose interrupt was lost, then for
@@ -71,6 +82,7 @@ func (c *Interface) expire(s *slot, why error) error {
 	c.mu.Lock()
 	poll := c.recover
 	event := s.event
+	losses := c.losses
 	c.mu.Unlock()
 	found := 0
 	if event && poll != nil {
@@ -79,7 +91,7 @@ func (c *Interface) expire(s *slot, why error) error {
 	c.mu.Lock()
 	var lost Cause
 	// A caller that gives up early may just be ahead of an interrupt: that is no loss.
-	late := event && (errors.Is(why, ErrTimeout) || !s.seen.IsZero() && time.Since(s.seen) >= confirmAfter)
+	late := event && (errors.Is(why, ErrTimeout) || !s.seen.IsZero() && time.Since(s.seen) >= c.halved(confirmAfter))
 	switch {
 	case s.state == done && found > 0:
 		if late {
@@ -92,6 +104,9 @@ func (c *Interface) expire(s *slot, why error) error {
 			c.counts.LostEvents++
 			lost = EventLost
 		}
+	}
+	if lost != 0 {
+		c.losses = losses + 1 // an event that a poll found did not come by itself
 	}
 	finished := s.state == done
 	down := s.state == flushed

@@ -329,7 +329,7 @@ func (c *Interface) wait(ctx context.Context, s *slot) error {
 			s.state, s.end = done, time.Now()
 		}
 		now := s.state
-		deadline, look := s.start.Add(c.timeout()), s.untilLook()
+		deadline, look := s.start.Add(c.timeout()), c.untilLook(s)
 		c.mu.Unlock()
 		switch now {
 		case done:

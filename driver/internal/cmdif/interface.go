@@ -91,6 +91,7 @@ type Interface struct {
 	callbacks    int           // Start commands whose notify has not returned
 	attended     bool          // finishCallbacks runs
 	late         uint32        // slots of late completions to log
+	losses       int           // of events and interrupts, since one came
 	ended        time.Time     // GiveUpOnSilence; zero: it was not called
 	patience     time.Duration // since then
 }
@@ -232,6 +233,7 @@ func (c *Interface) Complete(mask uint32) {
 		switch {
 		case s.state == posted && s.returned():
 			s.state, s.end = done, now
+			c.losses = 0
 			if s.item != nil {
 				c.ring()
 			} else {
