@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,7 +161,8 @@ func (f *findings) symptoms() []symptom {
 		all = append(all, f.cause())
 	}
 	noticed := f.noticed()
-	wanted := errors.Is(f.err, errInterrupted) && all[0].sign == signOther // nothing but the user ended it
+	// Nothing but the user ended it, or the error says no more than what was noticed.
+	wanted := f.err != nil && all[0].sign == signOther && (errors.Is(f.err, errInterrupted) || f.struck(noticed))
 	if f.err == nil || wanted {
 		if len(noticed) > 0 {
 			all = noticed
@@ -178,6 +180,11 @@ func (f *findings) symptoms() []symptom {
 		all = []symptom{{signSlow, slow}}
 	}
 	return all
+}
+
+// struck tells whether one of the symptoms names a fault that struck.
+func (f *findings) struck(all []symptom) bool {
+	return slices.ContainsFunc(f.faults, func(r fault.Report) bool { return r.Struck > 0 && shows(all, r.Kind) })
 }
 
 // unseen names the faults that struck without a sign of them, and those that never struck.

@@ -451,7 +451,8 @@ func (s *session) finish() *result {
 	if s.opened {
 		ctx, cancel := s.patience(closeTime)
 		var err error
-		if s.counters, err = s.nic.Stats(ctx); err != nil && s.nic.Err() == nil {
+		s.counters, err = s.nic.Stats(ctx)
+		if err = tried(err); err != nil && s.nic.Err() == nil {
 			s.closeErr = fmt.Errorf("read counters: %w", err)
 		}
 		if err := s.readRules(ctx); err != nil && s.nic.Err() == nil {
@@ -468,6 +469,23 @@ func (s *session) finish() *result {
 		r.Recorded = s.recorder.Frames()
 	}
 	return r
+}
+
+// tried leaves out of joined errors those of commands that firmware never saw: where there was no answer to
+// one, no further ones are tried.
+func tried(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var kept []error
+	for _, e := range joined.Unwrap() {
+		var silent *driver.NoAnswerError
+		if !errors.As(e, &silent) || silent.Cause != driver.NeverIssued {
+			kept = append(kept, e)
+		}
+	}
+	return errors.Join(kept...)
 }
 
 // reserve takes up to n frames of what --count leaves; 0 means none is left now.
