@@ -67,7 +67,8 @@ type topModel struct {
 	period time.Duration
 	left   int // readings to come; negative: no end
 	view   topView
-	after  time.Time // how new the next reading has to be; read is the only one to run meanwhile
+	after  time.Time                   // how new the next reading has to be; read is the only one to run meanwhile
+	size   func() (columns, lines int) // of the terminal, now
 	width  int
 	height int
 	err    error
@@ -76,6 +77,7 @@ type topModel struct {
 // Messages.
 type (
 	tickMsg struct{}
+	lookMsg struct{} // at the terminal's size
 	readMsg struct {
 		overview control.Overview
 		err      error
@@ -85,7 +87,7 @@ type (
 // live shows the screen until a key, the count or ctx ends it.
 func (t *topCommand) live(ctx context.Context, w *world, c *control.Client) error {
 	columns, lines := w.tty.size()
-	m := &topModel{after: time.Now(), ctx: ctx, card: c, period: t.Period, left: t.Count - 1, width: columns, height: lines}
+	m := &topModel{size: w.tty.size, after: time.Now(), ctx: ctx, card: c, period: t.Period, left: t.Count - 1, width: columns, height: lines}
 	if t.Count > 0 {
 		m.left++ // rates need two readings
 	}
@@ -99,7 +101,13 @@ func (t *topCommand) live(ctx context.Context, w *world, c *control.Client) erro
 }
 
 // Init asks for the first reading.
-func (m *topModel) Init() tea.Cmd { return m.read }
+func (m *topModel) Init() tea.Cmd { return tea.Batch(m.read, look()) }
+
+// lookPeriod is how soon the screen follows the terminal's size. bubbletea, which would be told by a signal, does
+// so only where its output is the terminal's file itself.
+const lookPeriod = 100 * time.Millisecond
+
+func look() tea.Cmd { return tea.Tick(lookPeriod, func(time.Time) tea.Msg { return lookMsg{} }) }
 
 // read asks the card. bubbletea runs it beside the program, one at a time: the next one is asked for when
 // the answer is there.
@@ -127,6 +135,12 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, tea.Tick(m.period, func(time.Time) tea.Msg { return tickMsg{} })
 	case tickMsg:
 		return m, m.read
+	case lookMsg:
+		columns, lines := m.size()
+		if columns == m.width && lines == m.height {
+			return m, look()
+		}
+		return m, tea.Batch(look(), func() tea.Msg { return tea.WindowSizeMsg{Width: columns, Height: lines} })
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:

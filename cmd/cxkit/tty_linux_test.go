@@ -75,10 +75,11 @@ func TestWatchingOnATerminal(t *testing.T) {
 		args  []string
 		shows []string
 		key   string
+		then  string // shown after the terminal has got 200 columns, and before the key
 	}{
-		{[]string{"top", "--period", "50ms"}, []string{"ConnectX-5 at", "no frames are lost", "in flight of 32", "heartbeat", "\x1b[?1049h"}, "q"},
-		{[]string{"top", "--period", "50ms"}, []string{"heartbeat"}, "\x03"},
-		{[]string{"stat", "-w", "--period", "50ms"}, []string{"ConnectX-5 at", "counters changed", "\x1b[?1049h"}, "\x03"},
+		{[]string{"top", "--period", "50ms"}, []string{"ConnectX-5 at", "no frames are lost", "in flight of 32", "heartbeat", "\x1b[?1049h"}, "q", ", missed 0"},
+		{[]string{"top", "--period", "50ms"}, []string{"heartbeat"}, "\x03", ""},
+		{[]string{"stat", "-w", "--period", "50ms"}, []string{"ConnectX-5 at", "counters changed", "\x1b[?1049h"}, "\x03", ""},
 	} {
 		master, slave := newTTY(t)
 		cmd := exec.Command(path, x.args...)
@@ -93,11 +94,17 @@ func TestWatchingOnATerminal(t *testing.T) {
 		}
 		var screen []byte
 		buf := make([]byte, 4096)
-		pressed := false
+		pressed, grown, from := false, false, 0
 		for {
 			n, err := master.Read(buf)
 			screen = append(screen, buf[:n]...)
-			if !pressed && containsAll(screen, x.shows) {
+			if !grown && x.then != "" && containsAll(screen, x.shows) {
+				grown, from = true, len(screen)
+				if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 200}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !pressed && containsAll(screen, x.shows) && bytes.Contains(screen[from:], []byte(x.then)) {
 				pressed = true
 				if _, err := master.WriteString(x.key); err != nil {
 					t.Fatal(err)
@@ -109,7 +116,7 @@ func TestWatchingOnATerminal(t *testing.T) {
 		}
 		if !pressed {
 			cmd.Process.Kill()
-			t.Errorf("%q: the screen does not show %q:\n%q", x.args, x.shows, screen)
+			t.Errorf("%q: the screen does not show %q, or %q when it is wider:\n%q", x.args, x.shows, x.then, screen)
 		}
 		if err := cmd.Wait(); err != nil && pressed {
 			t.Errorf("%q: %v", x.args, err)
