@@ -25,6 +25,12 @@ func Profiles() (names []string) {
 	return names
 }
 
+// Embedded reports whether cards of a kind have a processor of their own, which manages the e-switch.
+func Embedded(profile string) bool {
+	p := profileNamed(profile)
+	return p != nil && p.embedded
+}
+
 // profileNamed returns a profile, nil if there is none of that name.
 func profileNamed(name string) *profile {
 	list := profiles()

@@ -8,106 +8,148 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"cxkit/device"
 	"cxkit/driver"
-	"cxkit/internal/rig"
 	"cxkit/trace"
-	"cxkit/transport/vfiouser/server"
+	"cxkit/transport/inproc"
 )
 
-// vfHost is a card whose physical function this process drives: its virtual functions are served, and in
-// switchdev mode this process bridges them.
+// vfHost is the driver of the physical function that has a card's virtual functions. Where that manages the
+// e-switch, and the mode is switchdev, it bridges them; on a card with a processor of its own the processor's
+// driver manages, in a guest.
 type vfHost struct {
-	rig    *rig.Rig
-	nic    *driver.NIC
-	bridge *bridge // nil in legacy mode
-	plugs  *plugs
-	undo   []func() error
+	c    vfHostConfig
+	undo []func() error
 }
 
 // vfHostConfig says which.
 type vfHostConfig struct {
-	sockets      []string // of virtual functions 1, 2, ...
-	port         string
-	profile      string
-	seed         uint64
-	mode         driver.Mode
-	mapDoorbells bool
-	trace        *trace.Recorder
-	log          *slog.Logger
-}
-
-// newVFHost makes the card, brings its physical function up, and serves the virtual ones.
-func newVFHost(ctx context.Context, c vfHostConfig) (*vfHost, error) {
-	h := &vfHost{}
-	if err := h.start(ctx, c); err != nil {
-		return nil, errors.Join(err, h.Close())
-	}
-	return h, nil
+	card  *device.Card
+	vfs   int
+	mode  driver.Mode
+	trace *trace.Recorder
+	log   *slog.Logger
 }
 
 // vfHostClose bounds the end of the physical function.
 const vfHostClose = 20 * time.Second
 
-func (h *vfHost) start(ctx context.Context, c vfHostConfig) (err error) {
-	if h.plugs, err = newPlugs([]string{c.port}, 1); err != nil {
-		return err
+// newVFHost enables virtual functions. On a card with a processor of its own that is done, again and again, as
+// soon as the processor's driver lets the host start.
+func newVFHost(ctx context.Context, c vfHostConfig) (*vfHost, error) {
+	h := &vfHost{c: c}
+	if c.embedded() {
+		if !c.log.Enabled(ctx, slog.LevelInfo) {
+			// That the processor's driver goes is an error to the host's alone.
+			h.c.log = slog.New(slog.DiscardHandler)
+		}
+		h.follow()
+		return h, nil
 	}
-	h.later(h.plugs.Close)
-	h.rig, err = rig.New(rig.Config{Plug: h.plugs.wires()[0], Device: device.Config{
-		Profile: c.profile, Seed: c.seed, VFs: len(c.sockets), Lenient: true, MapDoorbells: c.mapDoorbells, Trace: c.trace, Logger: c.log,
-	}})
-	if err != nil {
-		return err
+	nic, err := h.open(ctx, driver.Config{})
+	if err == nil {
+		err = nic.SetMode(ctx, c.mode)
 	}
-	h.later(h.rig.Close)
-	f, err := h.rig.Function(0)
+	if err == nil {
+		err = nic.EnableVFs(ctx, c.vfs)
+	}
+	if err == nil && c.mode == driver.Switchdev {
+		var b *bridge
+		if b, err = newBridge(ctx, nic, c.vfs, c.log); err == nil {
+			h.later(b.Close)
+		}
+	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+// embedded tells that the card's own processor manages the e-switch.
+func (c *vfHostConfig) embedded() bool { return c.card.HostPF(0) != 0 }
+
+// open brings the physical function up.
+func (h *vfHost) open(ctx context.Context, c driver.Config) (*driver.NIC, error) {
+	f, err := inproc.Open(h.c.card.Function(h.c.card.HostPF(0)), inproc.Config{})
+	if err != nil {
+		return nil, err
 	}
 	h.later(f.Close)
-	if h.nic, err = driver.Open(ctx, f, driver.Config{Logger: c.log, Trace: c.trace}); err != nil {
-		return err
+	c.Logger, c.Trace = h.c.log, h.c.trace
+	nic, err := driver.Open(ctx, f, c)
+	if err != nil {
+		return nil, err
 	}
 	h.later(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), vfHostClose)
 		defer cancel()
-		return h.nic.Close(ctx)
+		return nic.Close(ctx)
 	})
-	if err := h.nic.SetMode(ctx, c.mode); err != nil {
-		return err
-	}
-	if err := h.nic.EnableVFs(ctx, len(c.sockets)); err != nil {
-		return err
-	}
-	if c.mode == driver.Switchdev {
-		if h.bridge, err = newBridge(ctx, h.nic, len(c.sockets), c.log); err != nil {
-			return err
-		}
-		h.later(h.bridge.Close)
-	}
-	return h.serve(c)
+	return nic, nil
 }
 
-// serve serves the virtual functions, a socket each.
-func (h *vfHost) serve(c vfHostConfig) error {
+// longBoot is how long a host waits for the card's processor at a time.
+const longBoot = time.Hour
+
+// follow is the host of a card whose processor comes and goes, until Close.
+func (h *vfHost) follow() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	h.later(func() error { stop(); running.Wait(); return nil })
-	for i, path := range c.sockets {
-		s, err := server.Listen(path, h.rig.Card.Function(h.rig.Card.VF(0, i+1)), server.Config{Logger: c.log})
-		if err != nil {
-			return err
-		}
-		running.Go(func() {
-			if err := s.Serve(ctx); err != nil && ctx.Err() == nil {
-				c.log.Error("virtual function ended", "number", i+1, "why", err)
+	running.Go(func() {
+		for ctx.Err() == nil {
+			v := &vfHost{c: h.c}
+			err := v.live(ctx)
+			if err := errors.Join(err, v.Close()); ctx.Err() == nil {
+				h.c.log.Info("the host's function ended", "why", err)
 			}
-		})
-		h.later(s.Close)
+		}
+	})
+	h.later(func() error { stop(); running.Wait(); return nil })
+}
+
+// live is the host's function from its start to its end.
+func (h *vfHost) live(ctx context.Context) error {
+	nic, err := h.open(ctx, driver.Config{BootTimeout: longBoot})
+	if err != nil {
+		return err
+	}
+	if err := h.settle(ctx); err != nil {
+		return err
+	}
+	if err := nic.EnableVFs(ctx, h.c.vfs); err != nil {
+		return err
+	}
+	select {
+	case <-nic.Failed():
+		return nic.Err()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// settleTime is how long nothing was made or destroyed by a driver that is done.
+const settleTime = 2 * time.Second
+
+// settle waits until the processor's driver is done with its change of mode. Linux lets the host start in the
+// middle of it, and misses the news that there are virtual functions until its end (eswitch.c registers for
+// them last), which people who type are too slow to see.
+func (h *vfHost) settle(ctx context.Context) error {
+	tick := time.NewTicker(settleTime / 10)
+	defer tick.Stop()
+	var last map[string]int
+	for since := time.Now(); time.Since(since) < settleTime; {
+		if objects := h.c.card.Books().Functions[0].Objects; !maps.Equal(objects, last) {
+			last, since = objects, time.Now()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return nil
 }
@@ -124,16 +166,27 @@ func (h *vfHost) Close() error {
 	return errors.Join(errs...)
 }
 
-// tree prints what is joined by the e-switch.
-func (h *vfHost) tree(w io.Writer, c vfHostConfig) {
-	info := h.nic.Info()
-	fmt.Fprintf(w, "%s %s, e-switch in %v mode\n", info.Address, info.Model, c.mode)
-	fmt.Fprintf(w, "├─ uplink: %s\n├─ vport 0: this process, MAC %v\n", c.port, h.nic.MAC())
-	for i, path := range c.sockets {
-		branch := "├"
-		if i == len(c.sockets)-1 {
+// tree prints what is joined by the e-switch. sockets are those of virtual functions, of which there may be fewer.
+func (c *vfHostConfig) tree(w io.Writer, port, processor string, sockets []string) {
+	state := c.card.State(0)
+	info := c.card.Function(0).Info()
+	pf := c.card.HostPF(0)
+	mac := driver.MAC(c.card.State(pf).MAC)
+	if c.embedded() {
+		fmt.Fprintf(w, "%s %s, whose own processor manages the e-switch: a guest at %s\n", info.Address, state.Model, processor)
+		fmt.Fprintf(w, "├─ uplink: %s\n├─ vport 0: %s, this process as the host, MAC %v\n", port, c.card.Function(pf).Info().Address, mac)
+	} else {
+		fmt.Fprintf(w, "%s %s, e-switch in %v mode\n", info.Address, state.Model, c.mode)
+		fmt.Fprintf(w, "├─ uplink: %s\n├─ vport 0: this process, MAC %v\n", port, mac)
+	}
+	for i := range c.vfs {
+		branch, at := "├", "nobody's yet"
+		if i == c.vfs-1 {
 			branch = "└"
 		}
-		fmt.Fprintf(w, "%s─ vport %d: %s at %s\n", branch, i+1, h.rig.Card.Function(h.rig.Card.VF(0, i+1)).Info().Address, path)
+		if i < len(sockets) {
+			at = "at " + sockets[i]
+		}
+		fmt.Fprintf(w, "%s─ vport %d: %s %s\n", branch, i+1, c.card.Function(c.card.VF(0, i+1)).Info().Address, at)
 	}
 }

@@ -20,7 +20,7 @@ type serveCommand struct {
 	Device string   `default:"sim:cx5" placeholder:"DEVICE" help:"The cards' kind: sim:PROFILE, of profile cx4lx, cx5, cx6dx, cx7 or bf2 (default ${default})."`
 	Seed   uint64   `default:"1" help:"Seed of every random choice of the model (default ${default})."`
 
-	VFs     int    `name:"vfs" placeholder:"N" help:"Serve N virtual functions of one card, whose physical function this process drives, at PATH.1 to PATH.N."`
+	VFs     int    `name:"vfs" placeholder:"N" help:"Serve N virtual functions of one card, whose physical function this process drives, at PATH.1 to PATH.N. Of a card with a processor of its own (sim:bf2) PATH is the processor's function."`
 	ESwitch string `name:"eswitch" default:"legacy" enum:"legacy,switchdev" help:"With --vfs: how the card's e-switch forwards. legacy: by address. switchdev: this process bridges representors, and hands what it has forwarded once to the card as a rule (default ${default})."`
 
 	Doorbells string `default:"trapped" enum:"trapped,mapped" help:"trapped: a message for each; mapped: guests write to memory that the card looks at, at most every millisecond while they are idle (default ${default})."`
@@ -42,6 +42,7 @@ Examples:
   sudo cxkit serve --socket /tmp/a --port tap:cx0    a card on a TAP interface of this host
   cxkit serve --socket /tmp/a --port pcap:web.pcapng
   cxkit serve --vfs 2 --socket /tmp/vf               two virtual functions of one card, at /tmp/vf.1 and /tmp/vf.2
+  cxkit serve --device sim:bf2 --vfs 8 --socket /tmp/bf     a guest at /tmp/bf manages the e-switch of a host with 8
 
 Exit codes: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.`
 }
@@ -67,12 +68,17 @@ func (c *serveCommand) check() error {
 		}
 		seen[path] = true
 	}
-	p, ok := strings.CutPrefix(c.Device, "sim:")
+	return checkProfile(c.Device)
+}
+
+// checkProfile checks what names a kind of card of this process.
+func checkProfile(name string) error {
+	p, ok := strings.CutPrefix(name, "sim:")
 	switch {
 	case !ok || p == "":
-		return usagef("--device %q: want sim:PROFILE, for example sim:cx5", c.Device)
+		return usagef("--device %q: want sim:PROFILE, for example sim:cx5", name)
 	case !slices.Contains(device.Profiles(), p):
-		return noProfile(c.Device)
+		return noProfile(name)
 	}
 	return nil
 }
@@ -106,32 +112,37 @@ func (c *serveCommand) serveVFs(w *world) error {
 		return usagef("--vfs: give one --socket and one --port, for the one card")
 	case len(c.Socket[0])+len(".127") > maxSocketPath:
 		return usagef("--socket %s: a socket's path has at most %d bytes", c.Socket[0], maxSocketPath)
-	case c.faultFlags.Fault != "" || c.Trace != "" || c.metricsFlags.Metrics != "":
-		return usagef("--vfs goes with neither --fault nor --trace nor --metrics")
 	}
-	mode := driver.Legacy
+	config := servedConfig{
+		sockets: c.Socket, ports: c.Port, device: c.Device, seed: c.Seed, trace: c.Trace, mapDoorbells: c.Doorbells == mappedDoorbells,
+		faults: c.faultFlags, metrics: c.metricsFlags, log: logger(w.err, c.Verbose), vfs: c.VFs,
+	}
 	if c.ESwitch == driver.Switchdev.String() {
-		mode = driver.Switchdev
+		config.mode = driver.Switchdev
+	}
+	for n := range c.VFs {
+		config.virtual = append(config.virtual, fmt.Sprintf("%s.%d", c.Socket[0], n+1))
 	}
 	profile, _ := strings.CutPrefix(c.Device, "sim:")
-	var sockets []string
-	for n := range c.VFs {
-		sockets = append(sockets, fmt.Sprintf("%s.%d", c.Socket[0], n+1))
+	embedded := device.Embedded(profile)
+	if !embedded {
+		config.sockets = []string{""}
+	} else if config.mode != driver.Legacy {
+		return usagef("--eswitch %v: the guest at %s chooses the mode of %s", config.mode, c.Socket[0], c.Device)
 	}
-	config := vfHostConfig{
-		sockets: sockets, port: c.Port[0], profile: profile, seed: c.Seed, mode: mode,
-		mapDoorbells: c.Doorbells == mappedDoorbells, log: logger(w.err, c.Verbose),
-	}
-	h, err := newVFHost(w.ctx, config)
+	s, err := newServed(w, config)
 	if err != nil {
 		return err
 	}
-	h.tree(w.out, config)
-	for i, path := range sockets {
+	s.host.c.tree(w.out, s.plugs.names[0], c.Socket[0], config.virtual)
+	if embedded {
+		fmt.Fprintf(w.out, "  %s\n", shellWords(vmtest.CardArguments(0, c.Socket[0])))
+	}
+	for i, path := range config.virtual {
 		fmt.Fprintf(w.out, "  %s\n", shellWords(vmtest.CardArguments(i, path)))
 	}
 	<-w.ctx.Done()
-	return h.Close()
+	return s.Close()
 }
 
 // explain prints what is served and how QEMU finds it.

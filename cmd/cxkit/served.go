@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"cxkit/device"
+	"cxkit/driver"
 	"cxkit/internal/control"
 	"cxkit/internal/vmtest"
 	"cxkit/metrics"
@@ -26,6 +27,7 @@ import (
 // served are cards for guests: cxkit serve and cxkit vm have the same.
 type served struct {
 	cards   *vmtest.Cards
+	host    *vfHost // nil: no virtual functions
 	plugs   *plugs
 	rec     *trace.Recorder
 	started time.Time
@@ -44,6 +46,10 @@ type servedConfig struct {
 	faults       faultFlags
 	metrics      metricsFlags
 	log          *slog.Logger
+	// vfs virtual functions of the one card are enabled, in mode, and served at virtual if that is not nil.
+	vfs     int
+	mode    driver.Mode
+	virtual []string
 }
 
 // newServed makes cards and serves them, with a control socket each.
@@ -69,14 +75,20 @@ func (s *served) start(w *world, c servedConfig) (err error) {
 	}
 	profile, _ := strings.CutPrefix(c.device, "sim:")
 	s.cards, err = vmtest.ServeCards(vmtest.CardsConfig{
-		Sockets: c.sockets, Ports: s.plugs.wires(), Trace: s.rec, Logger: c.log,
+		Sockets: c.sockets, Virtual: c.virtual, Ports: s.plugs.wires(), Trace: s.rec, Logger: c.log,
 		// Kernels of all ages drive the card: a bit that is reserved to us may have a meaning to them.
-		Device: device.Config{Profile: profile, Seed: c.seed, Lenient: true, Faults: broken, MapDoorbells: c.mapDoorbells},
+		Device: device.Config{Profile: profile, Seed: c.seed, Lenient: true, Faults: broken, MapDoorbells: c.mapDoorbells, VFs: c.vfs},
 	})
 	if err != nil {
 		return err
 	}
 	s.undo = append(s.undo, s.cards.Close)
+	if c.vfs > 0 {
+		if s.host, err = newVFHost(w.ctx, vfHostConfig{card: s.cards.Card(0), vfs: c.vfs, mode: c.mode, trace: s.rec, log: c.log}); err != nil {
+			return err
+		}
+		s.undo = append(s.undo, s.host.Close, s.cards.Drop)
+	}
 	s.undo = append(s.undo, s.releasePlayers())
 	if c.faults.Fault != "" {
 		s.undo = append(s.undo, func() error { return s.reportFaults(w, len(c.sockets)) })

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/term"
 
+	"cxkit/device"
 	"cxkit/internal/vmtest"
 )
 
@@ -29,6 +30,8 @@ type vmCommand struct {
 	Load    []string `default:"mlx5_core" placeholder:"NAME" help:"Load these modules before the command (default ${default}); none for none."`
 	File    []string `placeholder:"FILE[:PATH]" help:"Put a file of the host into the guest's root file system (repeatable)."`
 
+	Device string        `default:"sim:cx5" placeholder:"DEVICE" help:"The guest's own cards' kind: sim:PROFILE, of profile cx4lx, cx5, cx6dx, cx7 or bf2 (default ${default})."`
+	VFs    int           `name:"vfs" placeholder:"N" help:"With --device sim:bf2: the guest is the card's own processor, and this process its host, which enables N virtual functions once the guest lets it."`
 	Card   int           `default:"1" help:"Cards the guest has, all on one switch (default ${default})."`
 	Socket []string      `placeholder:"PATH" type:"path" help:"Give the guest the card that cxkit serve serves at this socket, instead of cards of its own (repeatable)."`
 	Mem    int           `default:"1024" help:"Memory of the guest in MiB (default ${default})."`
@@ -63,6 +66,8 @@ Examples:
   cxkit vm                                          a shell; poweroff -f ends it
   cxkit vm --kernel arch/x86/boot/bzImage --modules . --cmd 'ip link'
   cxkit vm --card 2 --cmd 'ip netns add b; ip link set eth1 netns b; ...'    two cards on a switch
+  cxkit vm --kernel 6.12-full --device sim:bf2 --vfs 8 --cmd '
+	devlink dev eswitch set pci/0000:01:00.0 mode switchdev; sleep 2; devlink port show'
   cxkit vm --socket /tmp/a                          a card of cxkit serve, on a switch with other guests
 
 Exit codes: the command's; 1 failed, 2 wrong usage, 130 interrupted.`
@@ -81,12 +86,21 @@ func (c *vmCommand) check() error {
 		return usagef("--limit %v: want more than nothing", c.Limit)
 	case len(c.Socket) > maxCards:
 		return usagef("--socket: at most %d", maxCards)
+	case !device.Embedded(strings.TrimPrefix(c.Device, "sim:")) && c.VFs != 0:
+		return usagef("--vfs: QEMU hides SR-IOV from guests; give --device sim:bf2, or a guest a virtual function of cxkit serve --vfs")
+	case c.VFs < 0 || c.VFs > maxVFs:
+		return usagef("--vfs %d: a card has 1 to %d", c.VFs, maxVFs)
+	case c.VFs > 0 && (c.Card != 1 || len(c.Socket) > 0):
+		return usagef("--vfs is for one card of this process")
 	case len(c.Socket) > 0 && c.Doorbells == mappedDoorbells:
 		return usagef("--doorbells is for cards of this process: give it to cxkit serve")
 	case len(c.Socket) > 0 && c.Trace != "":
 		return usagef("--trace is for cards of this process: give it to cxkit serve")
 	case c.Modules != "" && c.fetchedKernel():
 		return usagef("--modules is for a kernel given by path; %s has its own", c.Kernel)
+	}
+	if err := checkProfile(c.Device); err != nil {
+		return err
 	}
 	if c.fetchedKernel() || c.Fetch {
 		return nil
@@ -277,7 +291,7 @@ func (c *vmCommand) run(w *world, g *vmtest.Guest, work string) (err error) {
 			g.Sockets = append(g.Sockets, filepath.Join(work, fmt.Sprintf("card%d", i)))
 		}
 		s, err := newServed(w, servedConfig{
-			sockets: g.Sockets, ports: []string{"switch"}, device: "sim:cx5", seed: c.Seed, trace: c.Trace,
+			sockets: g.Sockets, ports: []string{"switch"}, device: c.Device, vfs: c.VFs, seed: c.Seed, trace: c.Trace,
 			mapDoorbells: c.Doorbells == mappedDoorbells, faults: c.faultFlags, log: logger(w.err, c.Verbose),
 		})
 		if err != nil {

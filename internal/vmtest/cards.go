@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,8 +20,12 @@ import (
 
 // CardsConfig describes the host's side of guests.
 type CardsConfig struct {
-	// Sockets are where cards are served, one card each, of one port.
+	// Sockets are where cards are served, one card each, of one port. A card with an empty one is not: who has
+	// it drives its function 0 in this process.
 	Sockets []string
+	// Virtual are where the virtual functions of the first card are served, the first one's first. Device.VFs
+	// says how many there are.
+	Virtual []string
 	// Ports are what the cards' ports are plugged into; nil plugs all into one switch. The caller closes
 	// them, after the cards.
 	Ports []wire.Port
@@ -39,7 +44,8 @@ const TraceRecords = 200
 // Cards are cards of this process that run and are served at sockets. Guests may come and go, and reboot.
 type Cards struct {
 	cards   []*device.Card
-	servers []*server.Server
+	servers []*server.Server // of function 0 of each card; nil: it is not served
+	virtual []*server.Server
 	sw      *wire.Switch // nil if the ports were given
 	trace   *trace.Recorder
 	stop    context.CancelFunc
@@ -97,14 +103,36 @@ func (s *Cards) add(ctx context.Context, i int, socket string, c CardsConfig) er
 		return err
 	}
 	c.Server.Logger = c.Logger
-	server, err := server.Listen(socket, card.Function(0), c.Server)
+	s.goRun(ctx, "engine", card.Run)
+	v, err := s.serve(ctx, card, 0, socket, c.Server)
 	if err != nil {
 		return err
 	}
-	s.servers = append(s.servers, server)
-	s.goRun(ctx, "engine", card.Run)
-	s.goRun(ctx, "socket "+filepath.Base(socket), server.Serve)
+	s.servers = append(s.servers, v)
+	if i > 0 {
+		return nil
+	}
+	for n, socket := range c.Virtual {
+		v, err := s.serve(ctx, card, card.VF(0, n+1), socket, c.Server)
+		if err != nil {
+			return err
+		}
+		s.virtual = append(s.virtual, v)
+	}
 	return nil
+}
+
+// serve serves a function of a card, if there is a socket for it.
+func (s *Cards) serve(ctx context.Context, card *device.Card, function int, socket string, c server.Config) (*server.Server, error) {
+	if socket == "" {
+		return nil, nil
+	}
+	v, err := server.Listen(socket, card.Function(function), c)
+	if err != nil {
+		return nil, err
+	}
+	s.goRun(ctx, "socket "+filepath.Base(socket), v.Serve)
+	return v, nil
 }
 
 func (s *Cards) port(i int, c CardsConfig) (wire.Port, error) {
@@ -143,12 +171,21 @@ func (s *Cards) LastRecords() string {
 	return b.String()
 }
 
+// Drop drops the guests that are left; no further ones come.
+func (s *Cards) Drop() error {
+	var errs []error
+	for _, v := range slices.Concat(s.virtual, s.servers) {
+		if v != nil {
+			errs = append(errs, v.Close())
+		}
+	}
+	s.servers, s.virtual = nil, nil
+	return errors.Join(errs...)
+}
+
 // Close drops the guests that are left and ends the cards.
 func (s *Cards) Close() error {
-	var errs []error
-	for _, v := range s.servers {
-		errs = append(errs, v.Close())
-	}
+	errs := []error{s.Drop()}
 	s.stop()
 	s.running.Wait()
 	for _, c := range s.cards {
