@@ -189,3 +189,55 @@ func TestReleaseWhileTheNICCloses(t *testing.T) {
 		}
 	}
 }
+
+// The smallest and largest rings, MTUs, pages and orders, with no more buffers than there must be: frames come, are kept
+// and released out of order, and when all are back the ring is full.
+func TestExtremeConfigurationsReceive(t *testing.T) {
+	for name, c := range map[string]Config{
+		"smallest ring":                  {RxRing: MinRing, Buffers: MinRing},
+		"smallest ring on large pages":   {RxRing: MinRing, Buffers: MinRing, RxPages: RxPages{RxPageSize: 65536}},
+		"largest ring":                   {RxRing: MaxRing, Buffers: MaxRing, MTU: MinMTU, BufferSize: 256},
+		"smallest MTU, 16 frames a page": {RxRing: 64, Buffers: 64, MTU: MinMTU, BufferSize: 256},
+		"256 frames a page":              {RxRing: 512, Buffers: 512, MTU: MinMTU, BufferSize: 256, RxPages: RxPages{RxPageSize: 65536}},
+		"largest MTU":                    {RxRing: 32, Buffers: 32, MTU: MaxMTU},
+		"largest MTU on large pages":     {RxRing: 32, Buffers: 32, MTU: MaxMTU, RxPages: RxPages{RxPageSize: 65536}},
+		"largest buffer":                 {RxRing: 16, Buffers: 16, BufferSize: MaxBufferSize, RxPages: RxPages{RxPageSize: 65536}},
+		"odd size":                       {RxRing: 16, Buffers: 16, BufferSize: 1777},
+		"odd size, flip":                 {RxRing: 16, Buffers: 16, BufferSize: 1777, RxPages: RxPages{RxLayout: RxPageFlip, RxPageSize: 65536}},
+		"one frame a page, flip":         {RxRing: 16, Buffers: 16, BufferSize: 4096, RxPages: RxPages{RxLayout: RxPageFlip}},
+		"single pages":                   {RxRing: 16, Buffers: 16, RxPages: RxPages{RxOrder: new(0)}},
+		"largest order":                  {RxRing: 16, Buffers: 16, RxPages: RxPages{RxOrder: new(10)}},
+		"largest blocks":                 {RxRing: 16, Buffers: 16, RxPages: RxPages{RxLayout: RxBlocks, RxOrder: new(10)}},
+		"smallest blocks":                {RxRing: 16, Buffers: 16, RxPages: RxPages{RxLayout: RxBlocks, RxOrder: new(0)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Arena, c.TxRing = dma.Heap, MinRing
+			w := newWriter(t, c)
+			ring := c.RxRing
+			if w.posted() != ring {
+				t.Fatalf("%d of %d posted", w.posted(), ring)
+			}
+			var held []Packet
+			pkts := make([]Packet, min(ring, 64))
+			for turn := range 3*ring/len(pkts) + 8 {
+				w.receive(len(pkts), 60)
+				n := w.rx.Poll(pkts)
+				held = append(held, pkts[:n]...)
+				if turn%3 == 2 { // the newest half first
+					half := len(held) / 2
+					w.nic.ReleaseAll(held[half:])
+					w.rx.Release(held[:half])
+					held = held[:0]
+				}
+			}
+			w.rx.Release(held)
+			w.rx.refill()
+			if w.posted() != ring {
+				t.Errorf("%d of %d posted when all is back", w.posted(), ring)
+			}
+			if b := w.nic.bufferBooks(); b.Application != 0 || b.Violations != 0 {
+				t.Errorf("%+v", b)
+			}
+		})
+	}
+}

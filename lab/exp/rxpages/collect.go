@@ -20,6 +20,7 @@ type collector struct {
 	places   map[string][]int // of each flow's frames that did not come yet
 	pages    []int            // by place
 	before   driver.RxPageStats
+	posted   int // most that the card had after a Poll
 	held     []driver.Packet
 	touched  []uint32 // records that freeing touches, a packet after the other
 }
@@ -51,6 +52,7 @@ func key(f []byte) string {
 
 // take counts packets and passes them on to the consumer.
 func (c *collector) take(pkts []driver.Packet) {
+	c.posted = max(c.posted, c.bench.RX.Posted())
 	for i := range pkts {
 		p := &pkts[i]
 		k := key(p.Data)
@@ -91,8 +93,8 @@ func (c *collector) end() {
 	c.bench.RX.Release(c.held)
 	s := c.bench.RX.PageStats()
 	c.o.kept, c.o.peak = s.Pooled, s.Peak
-	if s.Pooled == 0 { // nothing is used again: what the card has is what there is
-		c.o.kept = c.bench.RX.Posted()
+	if s.Pooled == 0 { // nothing is used again: what the card has at most is what there is
+		c.o.kept = c.posted
 	}
 	used := s.Recycled - c.before.Recycled + s.Fresh - c.before.Fresh + s.Rescued - c.before.Rescued
 	c.o.recycled = 100 * float64(s.Recycled-c.before.Recycled) / float64(max(used, 1))

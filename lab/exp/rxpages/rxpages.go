@@ -53,6 +53,7 @@ func Experiment() *lab.Experiment {
 			{Name: "ring", Help: "entries of the receive ring, one row each", Default: "256,1024", Full: "256,1024,4096,8192"},
 			{Name: "hold", Help: "packets that the consumer keeps", Default: "2"},
 			{Name: "segments", Help: "segments of a packet", Default: "45"},
+			{Name: "packets", Help: "packets of that many segments to count at least; 0: 84, 126 or 168, drawn at random", Default: "0"},
 			{Name: "capture", Help: "pcap or pcapng file whose frames are received, again and again, instead of generated segments"},
 			{Name: "table", Help: "MiB of the records that freeing touches, once on pages of 4 KiB and once of 2 MiB", Default: "512", Full: "2048"},
 		},
@@ -117,6 +118,13 @@ func parse(s lab.Setting) (p setting, err error) {
 	segments, err := numbers(s, "segments", 2, 45)
 	if err != nil {
 		return p, err
+	}
+	packets, err := numbers(s, "packets", 0, 1e6)
+	if err != nil {
+		return p, err
+	}
+	if packets[0] > 0 {
+		p.packets = packets[0]
 	}
 	table, err := numbers(s, "table", 2, 1<<16)
 	if err != nil {
@@ -303,7 +311,7 @@ func (p setting) arithmetic(page, packets int) (pages int, known bool) {
 	case page == 4:
 		return packets * ((p.segments + 1) / 2), true
 	}
-	return packets * 86 / 42, p.segments == 45
+	return packets / 42 * 86, p.segments == 45 && packets%42 == 0
 }
 
 // effect: packets lie on fewer pages than they have segments. How many fewer is counted twice.

@@ -8,7 +8,7 @@ import (
 
 // The thread's counts, exactly: 45 pages to 23 and to 2.05, a ring's memory the same and a 21st.
 func TestCountsAreTheThreads(t *testing.T) {
-	r, err := lab.Do(t.Context(), Experiment(), lab.Options{Set: map[string]string{"ring": "256", "table": "4"}, Seed: 1})
+	r, err := lab.Do(t.Context(), Experiment(), lab.Options{Set: map[string]string{"ring": "256", "packets": "42", "table": "4"}, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestCountsAreTheThreads(t *testing.T) {
 // Packets of 45 segments of a real connection, with what came between: fewer pages than segments, and by the
 // fragments as many as by the places of their frames.
 func TestCaptureIsReceived(t *testing.T) {
-	set := map[string]string{"ring": "256", "page": "4", "table": "2", "capture": "../../../testdata/captures/iperf.pcapng"}
+	set := map[string]string{"ring": "256", "page": "4", "packets": "10", "table": "2", "capture": "../../../testdata/captures/iperf.pcapng"}
 	r, err := lab.Do(t.Context(), Experiment(), lab.Options{Set: set, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestCaptureIsReceived(t *testing.T) {
 // Other numbers of segments count as exactly.
 func TestSegmentsOfAPacket(t *testing.T) {
 	for segments, want := range map[string]float64{"2": 1, "20": 10, "31": 16} {
-		r, err := lab.Do(t.Context(), Experiment(), lab.Options{Set: map[string]string{"ring": "64", "table": "2", "page": "4", "segments": segments}, Seed: 1})
+		r, err := lab.Do(t.Context(), Experiment(), lab.Options{Set: map[string]string{"ring": "64", "table": "2", "page": "4", "packets": "9", "segments": segments}, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,9 +3,10 @@
 //	gcc -O3 -march=native -o mbuf mbuf.c $(pkg-config --cflags --libs libdpdk)
 //	./mbuf --no-huge -m 256 --no-pci --no-telemetry -l 0
 //
-// Written against DPDK 22.11. With --no-huge the memory asks for transparent huge pages, as cxkit's does.
+// Written against DPDK 22.11. Its memory is put on transparent huge pages, as cxkit's is.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -28,11 +29,21 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+// With --no-huge the memory is a memfd's, which gets small pages: put anonymous memory on huge ones in its place.
 static int huge(const struct rte_memseg_list *list, void *arg)
 {
+	char *copy = malloc(list->len);
 	(void)arg;
-	if (madvise(list->base_va, list->len, MADV_HUGEPAGE))
-		perror("no huge pages");
+	if (!copy)
+		return -1;
+	memcpy(copy, list->base_va, list->len);
+	if (mmap(list->base_va, list->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ||
+	    madvise(list->base_va, list->len, MADV_HUGEPAGE)) {
+		perror("huge pages");
+		return -1;
+	}
+	memcpy(list->base_va, copy, list->len);
+	free(copy);
 	return 0;
 }
 
@@ -42,7 +53,8 @@ int main(int argc, char **argv)
 	static double same[ROUNDS], oldest[ROUNDS];
 	if (rte_eal_init(argc, argv) < 0)
 		return 1;
-	rte_memseg_list_walk(huge, NULL);
+	if (rte_memseg_list_walk(huge, NULL))
+		return 1;
 	struct rte_mempool *pool = rte_pktmbuf_pool_create("pool", 16383, 256, 0, 2048 + 128, 0);
 	if (!pool)
 		return 1;
