@@ -168,6 +168,10 @@ func TestVMFailsWhenTheGuestDoesNotReport(t *testing.T) {
 					t.Errorf("standard error lacks %q:\n%s", want, c.err.String())
 				}
 			}
+			lines := strings.Split(strings.TrimSpace(c.err.String()), "\n")
+			if last := lines[len(lines)-1]; !strings.HasPrefix(last, "cxkit: guest: ") || !strings.Contains(last, test.want[0]) {
+				t.Errorf("last line %q, want the cause %q", last, test.want[0])
+			}
 		})
 	}
 }
