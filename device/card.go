@@ -131,6 +131,7 @@ func (c *Card) Plug(i int, w wire.Port) (old wire.Port, err error) {
 				c.wakeUp()
 			})
 		}
+		p.signal(c.profile)
 		c.portPlugged(p)
 		c.checkLinks()
 	})

@@ -362,6 +362,7 @@ func (f *function) resetState() {
 		f.memory.Clear()
 		f.pageState = pageState{}
 		f.port.reset(f.card.profile)
+		f.port.signal(f.card.profile)
 	}
 	f.resetVport()
 	f.counters = vportCounters{}

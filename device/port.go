@@ -42,6 +42,30 @@ func (p *port) reset(profile *profile) {
 	p.settings, p.cleared, p.stopping = portSettings{}, nil, stopping{}
 }
 
+// signal lets the far end see what the port sends: modes that were set take effect when the port comes up.
+func (p *port) signal(profile *profile) {
+	w, ok := p.wire.(wire.Signaler)
+	if !ok {
+		return
+	}
+	switch {
+	case !p.adminUp:
+		w.Signal(0)
+	case p.settings.speeds != 0:
+		w.Signal(p.settings.speeds)
+	default:
+		w.Signal(profile.speed.supported)
+	}
+}
+
+// partner is what the far end sends in, as far as that can be told.
+func (p *port) partner(profile *profile) uint32 {
+	if w, ok := p.wire.(wire.Signaler); ok {
+		return w.Far() & profile.speed.supported
+	}
+	return profile.speed.supported
+}
+
 // up reports whether frames pass.
 func (p *port) up() bool { return p.adminUp && p.carrier }
 

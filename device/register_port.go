@@ -112,10 +112,11 @@ func (f *function) readPTYS(image []byte) command.Result {
 		out.EthProtoAdmin = set.speeds
 	}
 	if f.port.up() {
-		mode := s.best(out.EthProtoAdmin)
+		partner := f.port.partner(f.card.profile)
+		mode := s.best(out.EthProtoAdmin & partner)
 		out.EthProtoOper = 1 << mode.bit
 		out.DataRateOper = mode.rate
-		out.EthProtoLpAdvertise = s.supported
+		out.EthProtoLpAdvertise = partner
 		out.ANStatus = prm.ANComplete
 		if set.autonegOff {
 			out.ANStatus = prm.ANUnavailable
@@ -182,6 +183,7 @@ func (f *function) writePAOS(image []byte) command.Result {
 	default:
 		return fault(prm.StatusBadParameter, synRegisterValue)
 	}
+	p.signal(f.card.profile)
 	f.card.linkMayHaveChanged(p, was)
 	return command.Result{}
 }
@@ -244,6 +246,7 @@ const (
 	pddrNoIssue         = 0
 	pddrClosedByCommand = 1
 	pddrNoPartner       = 2
+	pddrNoPartnerForced = 36
 	pddrUnplugged       = 1024
 
 	pddrTroubleshooting = 1
@@ -274,8 +277,10 @@ func (p *port) trouble() (code uint16, text string) {
 		return pddrClosedByCommand, "Port is close by command"
 	case p.wire == nil:
 		return pddrUnplugged, "Cable is unplugged"
+	case p.settings.autonegOff:
+		return pddrNoPartnerForced, "Negotiation failure - no partner detected during force mode"
 	}
-	return pddrNoPartner, "Negotiation failure - no partner detected during force mode"
+	return pddrNoPartner, "Negotiation failure - no partner detected"
 }
 
 func (f *function) readPCMR(image []byte) command.Result {

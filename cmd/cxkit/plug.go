@@ -53,6 +53,20 @@ func (g *plug) poke() {
 // Link is up while the plug is in and the port has a link.
 func (g *plug) Link() bool { return g.up.Load() && g.Port.Link() }
 
+// Signal and Far are those of a port that has them; see wire.Signaler.
+func (g *plug) Signal(modes uint32) {
+	if s, ok := g.Port.(wire.Signaler); ok {
+		s.Signal(modes)
+	}
+}
+
+func (g *plug) Far() uint32 {
+	if s, ok := g.Port.(wire.Signaler); ok {
+		return s.Far()
+	}
+	return ^uint32(0)
+}
+
 // SetLink pulls the plug or puts it in. What comes waits in a port that loses nothing.
 func (g *plug) SetLink(up bool) {
 	g.up.Store(up)

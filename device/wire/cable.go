@@ -67,16 +67,21 @@ type End struct {
 	sendTurn  chan struct{} // holds a token while a goroutine is in SendAll
 	recvTurn  chan struct{} // holds a token while a goroutine is in Recv
 	downDrops atomic.Uint64 // frames taken while the link was down; the sender adds
+
+	modes atomic.Uint32 // what it can send in: Signal
+	dark  atomic.Bool   // it sends nothing
 }
 
-var _ Port = (*End)(nil)
+var _ Signaler = (*End)(nil)
 
 func newEnd(c *cable, lossy bool) *End {
 	token := func() chan struct{} { return make(chan struct{}, 1) }
-	return &End{
+	e := &End{
 		cable: c, lossy: lossy, gone: make(chan struct{}),
 		rxReady: token(), txReady: token(), sendTurn: token(), recvTurn: token(),
 	}
+	e.modes.Store(^uint32(0))
+	return e
 }
 
 // Attach says whom to wake; see Port.
@@ -116,8 +121,29 @@ func (e *End) Receive(frames [][]byte) int {
 	return e.rx.consume(frames)
 }
 
-// Link reports the carrier: the cable's link is up and neither end was closed.
-func (e *End) Link() bool { return e.cable.link.Load() }
+// Link reports the carrier: the cable's link is up, neither end was closed, and the far end sends in a mode that
+// this one has. What this end sends makes no difference to it.
+func (e *End) Link() bool { return e.cable.link.Load() && e.Far()&e.modes.Load() != 0 }
+
+// Signal says what this end sends in; see Signaler.
+func (e *End) Signal(modes uint32) {
+	e.dark.Store(modes == 0)
+	if modes != 0 {
+		e.modes.Store(modes)
+	}
+	for _, end := range []*End{e, e.far} {
+		end.wakeRx()
+		end.wakeTx()
+	}
+}
+
+// Far is what the far end sends in; see Signaler.
+func (e *End) Far() uint32 {
+	if e.far.dark.Load() {
+		return 0
+	}
+	return e.far.modes.Load()
+}
 
 // Lossless is the opposite of CableOptions.Lossy.
 func (e *End) Lossless() bool { return !e.lossy }

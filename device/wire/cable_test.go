@@ -370,3 +370,28 @@ func BenchmarkCableTwoGoroutines(b *testing.B) {
 		})
 	}
 }
+
+func TestAnEndThatIsDarkOrSharesNoModeGivesNoLink(t *testing.T) {
+	a, b := NewCable(CableOptions{})
+	var woken atomic.Int32
+	b.Attach(func() { woken.Add(1) })
+	if a.Far() != ^uint32(0) {
+		t.Errorf("an end that no card has sends in %#x", a.Far())
+	}
+	a.Signal(0)
+	if !a.Link() || b.Link() || b.Far() != 0 {
+		t.Errorf("dark: link %v here, %v at the far end, which sees %#x", a.Link(), b.Link(), b.Far())
+	}
+	if woken.Load() == 0 {
+		t.Error("the far end was not told")
+	}
+	a.Signal(6)
+	b.Signal(9)
+	if a.Link() || b.Link() {
+		t.Error("a link without a mode in common")
+	}
+	b.Signal(12)
+	if !a.Link() || !b.Link() || a.Far() != 12 || b.Far() != 6 {
+		t.Errorf("links %v and %v, seen %#x and %#x", a.Link(), b.Link(), a.Far(), b.Far())
+	}
+}

@@ -39,6 +39,16 @@ type Port interface {
 	Close() error
 }
 
+// Signaler is a Port whose far end notices what a card's port sends: a port that is off gives it no link, nor does
+// one that shares no speed with it. Other ports take a card for a partner that always has a link.
+type Signaler interface {
+	Port
+	// Signal says in which modes the card's port sends, one bit each; 0 is a port that is off.
+	Signal(modes uint32)
+	// Far is what the far end sends in; an end that no card has sends in all modes.
+	Far() uint32
+}
+
 // Ender is a Port that comes to an end by itself, such as a capture that was played.
 type Ender interface {
 	Port
