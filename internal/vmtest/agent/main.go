@@ -8,6 +8,8 @@
 //	agent blast ADDRESS DURATION SIZE    datagrams one way, as fast as they go
 //	agent registers RESOURCE             time accesses to a BAR, given as a file of sysfs
 //	agent file PATH COUNT                time reads of a file
+//	agent xdp INTERFACE VERDICT          drop, pass or tx of all frames until its input ends; say "attached"
+//	agent xsk INTERFACE QUEUE COUNT MODE echo datagrams of a queue by AF_XDP, mode zero or copy; say "attached"
 //	agent as UID COMMAND...              run a command as a user without rights
 //
 // Results are lines of "name value unit".
@@ -67,6 +69,24 @@ func run(args []string) error {
 			return err
 		}
 		return blast(address, d, size)
+	case "xdp":
+		if len(args) < 3 {
+			return fmt.Errorf("xdp: a verdict is missing")
+		}
+		return xdp(address, args[2])
+	case "xsk":
+		queue, err := number(2)
+		if err != nil {
+			return err
+		}
+		count, err := number(3)
+		if err != nil {
+			return err
+		}
+		if len(args) < 5 {
+			return fmt.Errorf("xsk: a mode is missing")
+		}
+		return xsk(address, queue, count, args[4])
 	case "as":
 		if len(args) < 3 {
 			return fmt.Errorf("as: a command is missing")

@@ -103,7 +103,7 @@ func serve(address string) error {
 	if err != nil {
 		return err
 	}
-	go reflect(p)
+	go sendBack(p)
 	fmt.Println("serving")
 	for {
 		c, err := l.Accept()
@@ -165,8 +165,8 @@ func discard(r io.Reader, n int64) error {
 	return nil
 }
 
-// reflect sends datagrams back, but those of a single byte pattern's start that ask for nothing.
-func reflect(p net.PacketConn) {
+// sendBack sends datagrams back, but those of a single byte pattern's start that ask for nothing.
+func sendBack(p net.PacketConn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, from, err := p.ReadFrom(buf)

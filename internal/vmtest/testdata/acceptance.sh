@@ -2,6 +2,7 @@
 # changed under traffic; functions taken away and given back.
 . /root/pair.sh
 . /root/lifecycle.sh
+. /root/settings.sh
 . /root/rounds
 
 # tests_itself asks again if it must: the driver gives a frame through the card 200 ms, which is not much to a machine
@@ -51,6 +52,12 @@ try tests_itself
 try ethtool -m eth0 >/dev/null
 try ethtool -S eth0 >/dev/null
 try wait_link
+try quiet_log
+
+section "settings, rules, programs"
+show_settings
+lead_flows
+run_programs
 try quiet_log
 
 section "down and up"
