@@ -176,7 +176,8 @@ func (s *Source) Full(ctx context.Context) (stats.Snapshot, error) {
 	}
 	defer func() { <-s.turn }()
 	if s.closed.Load() {
-		return s.Last(), ErrClosed
+		s.publish()
+		return s.stale(), ErrClosed
 	}
 	if s.fullAt.After(called) {
 		return *s.latest.Load(), nil
@@ -188,11 +189,13 @@ func (s *Source) Full(ctx context.Context) (stats.Snapshot, error) {
 // ErrClosed: the source has been closed.
 var ErrClosed = errors.New("statistics are closed")
 
-// Close ends refreshes: when it returns nil no command of theirs is under way, and none will be.
+// Close ends refreshes: when it returns nil no command of theirs is under way, and none will be. What the driver
+// has counted by then is what readers get from then on.
 func (s *Source) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	select {
 	case s.turn <- struct{}{}:
+		s.publish()
 		<-s.turn
 		return nil
 	case <-ctx.Done():
@@ -201,9 +204,20 @@ func (s *Source) Close(ctx context.Context) error {
 }
 
 // Last is the counters without asking the card: of a NIC that is closed. All groups are stale.
+// Like all readings it is published: Quick is not behind it.
 func (s *Source) Last() stats.Snapshot {
-	x := s.head()
-	s.finish(&x)
+	select {
+	case s.turn <- struct{}{}:
+		s.publish()
+		<-s.turn
+	default: // who has the turn publishes
+	}
+	return s.stale()
+}
+
+// stale is what was read last, all groups stale.
+func (s *Source) stale() stats.Snapshot {
+	x := *s.latest.Load()
 	x.Stale = s.config.Card.names()
 	return x
 }

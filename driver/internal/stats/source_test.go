@@ -251,6 +251,32 @@ func TestCloseEndsRefreshes(t *testing.T) {
 	})
 }
 
+// Who reads a source that is closed sees what was counted until then, whichever way.
+func TestReadsOfAClosedSourceAgree(t *testing.T) {
+	var counted uint64
+	s := NewSource(SourceConfig{
+		Card: NewCard(Config{}), Totals: func(x *stats.Snapshot) { x.Add("tx_packets", counted) }, Queues: func(*stats.Snapshot) {},
+	})
+	counted = 1
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Quick(); n.Get("tx_packets") != 1 {
+		t.Errorf("a quick read of a closed source: %d, want 1", n.Get("tx_packets"))
+	}
+	counted = 2 // an owner that was late
+	if n := s.Last(); n.Get("tx_packets") != 2 || len(n.Stale) != len(n.Groups) {
+		t.Errorf("%+v", n)
+	}
+	if n := s.Quick(); n.Get("tx_packets") != 2 {
+		t.Errorf("a quick read after the last one: %d, want 2", n.Get("tx_packets"))
+	}
+	counted = 3
+	if n, err := s.Full(t.Context()); err == nil || n.Get("tx_packets") != 3 || s.Quick().Get("tx_packets") != 3 {
+		t.Errorf("a full read of a closed source: %+v, %v", n, err)
+	}
+}
+
 func TestQuickReadIsFastAndAllocatesNothing(t *testing.T) {
 	s := NewSource(SourceConfig{
 		Card: NewCard(everything(&card{})), Totals: func(*stats.Snapshot) {}, Queues: func(*stats.Snapshot) {},
