@@ -36,6 +36,7 @@ func (p *profile) caps(f *function) capabilities {
 	c := capabilities{groups: make(map[prm.CapGroup]*capGroup)}
 	controlCaps(&c, f)
 	queueCaps(&c)
+	umemCaps(&c)
 	steerCaps(&c)
 	switchCaps(&c, f)
 	p.limit(&c)
@@ -102,7 +103,7 @@ func controlCaps(c *capabilities, f *function) {
 	g.BeaconLED = true
 	g.WOLG = true
 	g.MaxTC = 8
-	g.LogMaxQP = 18
+	g.LogMaxQP = logMaxQP
 	g.LogPgSz = 12
 	g.UARSz = 5
 	g.BF = true

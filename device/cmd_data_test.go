@@ -19,7 +19,7 @@ func TestCreateCQIsChecked(t *testing.T) {
 	}{
 		"size":                   {func(in *prm.CreateCQIn) { in.Context.LogCQSize = 23 }, prm.StatusBadParameter, synLogSize},
 		"compression":            {func(in *prm.CreateCQIn) { in.Context.CQECompEn, in.Context.CQECompressionLayout = true, 1 }, prm.StatusBadParameter, synCQFeature},
-		"umem":                   {func(in *prm.CreateCQIn) { in.CQUMEMValid = true }, prm.StatusBadParameter, synCQFeature},
+		"umem":                   {func(in *prm.CreateCQIn) { in.CQUMEMValid = true }, prm.StatusBadResource, synNoUMEM},
 		"CQE size":               {func(in *prm.CreateCQIn) { in.Context.CQESz = 3 }, prm.StatusBadParameter, synCQESize},
 		"record at 0":            {func(in *prm.CreateCQIn) { in.Context.DBRAddr = 0 }, prm.StatusBadParameter, synRecordAddress},
 		"record not aligned":     {func(in *prm.CreateCQIn) { in.Context.DBRAddr += 4 }, prm.StatusBadParameter, synRecordAddress},
@@ -67,7 +67,7 @@ func TestCreateRQAndSQAreChecked(t *testing.T) {
 		"rq: many strides":          {func(c contexts) { c.wq.WQType, c.wq.LogWQENumOfStrides = 2, 7 }, prm.StatusBadParameter, synStrides},
 		"rq: no room for a segment": {func(c contexts) { c.wq.WQType, c.wq.LogWQStride = 0, 4 }, prm.StatusBadParameter, synWQStride},
 		"rq: shift":                 {func(c contexts) { c.wq.TwoByteShiftEn = true }, prm.StatusBadParameter, synWQFeature},
-		"umem":                      {func(c contexts) { c.wq.WQUMEMValid = true }, prm.StatusBadParameter, synWQFeature},
+		"umem":                      {func(c contexts) { c.wq.WQUMEMValid = true }, prm.StatusBadResource, synNoUMEM},
 		"stride too small":          {func(c contexts) { c.wq.LogWQStride = 3 }, prm.StatusBadParameter, synWQStride},
 		"stride too large":          {func(c contexts) { c.wq.LogWQStride = 14 }, prm.StatusBadParameter, synWQStride},
 		"size":                      {func(c contexts) { c.wq.LogWQSz = 16 }, prm.StatusBadParameter, synLogSize},

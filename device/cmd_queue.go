@@ -4,7 +4,6 @@ import (
 	"cxkit/device/internal/command"
 	"cxkit/device/internal/object"
 	"cxkit/device/internal/queue"
-	"cxkit/device/internal/ring"
 	"cxkit/prm"
 	"cxkit/trace"
 )
@@ -17,6 +16,10 @@ type queueHalf struct {
 	sqs  object.Table[*queue.SQ]
 	rmps object.Table[*rmp]
 	tiss object.Table[*tis]
+	qps  object.Table[*qp]
+
+	umems     object.Table[*umem]
+	umemPages int // of all of them
 	// stopped: fast teardown is under way, nothing moves.
 	stopped bool
 }
@@ -103,6 +106,15 @@ func (f *function) queueHandlers() command.Table {
 		prm.OpQueryRMP:   {Handle: f.queryRMP, Phase: ready},
 		prm.OpDestroyRMP: {Handle: f.destroyRMP, Phase: ready},
 
+		prm.OpCreateQP:   {Handle: f.createQP, Phase: ready, MinIn: prm.CreateQPInSize, MinOut: 12, Creates: object.QP},
+		prm.OpRst2InitQP: {Handle: f.rst2InitQP, Phase: ready, MinIn: prm.Rst2InitQPInSize},
+		prm.OpToRstQP:    {Handle: f.toRstQP, Phase: ready},
+		prm.OpQueryQP:    {Handle: f.queryQP, Phase: ready},
+		prm.OpDestroyQP:  {Handle: f.destroyQP, Phase: ready},
+
+		prm.OpCreateUMEM:  {Handle: f.createUMEM, Phase: ready, MinIn: prm.CreateUMEMInSize, MinOut: 12, Creates: object.UMEM},
+		prm.OpDestroyUMEM: {Handle: f.destroyUMEM, Phase: ready},
+
 		prm.OpCreateTIS:  {Handle: f.createTIS, Phase: ready, MinIn: prm.CreateTISInSize, MinOut: 12, Creates: object.TIS},
 		prm.OpModifyTIS:  {Handle: f.modifyTIS, Phase: ready, MinIn: prm.ModifyTISInSize},
 		prm.OpQueryTIS:   {Handle: f.queryTIS, Phase: ready},
@@ -123,6 +135,9 @@ func (f *function) resetQueues() {
 		sqs:  object.New[*queue.SQ](1, 1<<logMaxSQ-1),
 		rmps: object.New[*rmp](1, 1<<logMaxRMP-1),
 		tiss: object.New[*tis](1, 1<<logMaxTIS-1),
+		qps:  object.New[*qp](firstQP, firstQP),
+
+		umems: object.New[*umem](1, 1<<logMaxUMEM-1),
 	}
 }
 
@@ -140,6 +155,8 @@ func (f *function) countObjects(n *[object.Kinds]int) {
 	n[object.SQ] += f.sqs.Len()
 	n[object.RMP] += f.rmps.Len()
 	n[object.TIS] += f.tiss.Len()
+	n[object.QP] += f.qps.Len()
+	n[object.UMEM] += f.umems.Len()
 	f.countSteering(n)
 }
 
@@ -187,8 +204,8 @@ func (f *function) createCQ(c *command.Call) command.Result {
 	if ctx.LogCQSize > logMaxCQSize {
 		return refuse(prm.StatusBadParameter, synLogSize, "log_cq_size %d: at most %d", ctx.LogCQSize, logMaxCQSize)
 	}
-	if ctx.APUCQ || ctx.DBRUMEMValid || in.CQUMEMValid || ctx.SCQEBreakModerationEn {
-		return refuse(prm.StatusBadParameter, synCQFeature, "APU, umem and solicited break are not supported")
+	if ctx.APUCQ || ctx.SCQEBreakModerationEn {
+		return refuse(prm.StatusBadParameter, synCQFeature, "APU and solicited break are not supported")
 	}
 	// Compression: the basic layout, in rings of CQEs of 64 bytes that wrap.
 	if ctx.CQECompEn && (ctx.CQECompressionLayout != 0 || ctx.MiniCQEResFormat == 2 || ctx.CC || ctx.CQESz != 0 ||
@@ -203,9 +220,6 @@ func (f *function) createCQ(c *command.Call) command.Result {
 	if ctx.CQESz != 0 {
 		stride = 7
 	}
-	if r := checkRecord(ctx.DBRAddr); !r.OK() {
-		return r
-	}
 	eq := f.events.Get(uint8(ctx.EQN))
 	if ctx.EQN > 255 || eq == nil {
 		return fault(prm.StatusBadResource, synNoEQ)
@@ -215,14 +229,19 @@ func (f *function) createCQ(c *command.Call) command.Result {
 		return fault(prm.StatusBadResource, synNoUAR)
 	}
 	size := 1 << (ctx.LogCQSize + stride)
-	pages, r := ringPages(c.In[prm.CreateCQInSize:], ringShape{
+	var uses object.Uses
+	record, r := f.recordMemory(place{ctx.DBRUMEMValid, ctx.DBRUMEMID, ctx.DBRAddr}, &uses)
+	if !r.OK() {
+		return r
+	}
+	buffer, r := f.ringMemory(place{in.CQUMEMValid, in.CQUMEMID, in.CQUMEMOffset}, c.In[prm.CreateCQInSize:], ringShape{
 		bytes: size, logPage: ctx.LogPageSize, offset: ctx.PageOffset, offsetUnits: 64,
-	})
+	}, true, &uses)
 	if !r.OK() {
 		return r
 	}
 	q := queue.NewCQ(f.env, queue.CQConfig{
-		Buffer: queue.NewBuffer(pages, ctx.LogPageSize+12, size), Record: queue.NewRecord(ctx.DBRAddr),
+		Buffer: buffer, Record: record, Uses: uses,
 		LogSize: ctx.LogCQSize, Stride: stride, Collapsed: ctx.CC, OverrunIgnore: ctx.OI,
 		Compress: ctx.CQECompEn, Format: ctx.MiniCQEResFormat,
 		EQN: uint8(ctx.EQN), UAR: ctx.UARPage, Context: *ctx,
@@ -230,6 +249,7 @@ func (f *function) createCQ(c *command.Call) command.Result {
 	if q.Number, ok = f.cqs.Add(q); !ok {
 		return fault(prm.StatusLimitExceeded, synNoNumber)
 	}
+	uses.Hold()
 	eq.Hold()
 	u.Hold()
 	f.startCQ(q)
@@ -350,6 +370,7 @@ func (f *function) destroyCQ(c *command.Call) command.Result {
 	}
 	f.events.Get(q.Config().EQN).Drop()
 	f.dropUAR(q.Config().UAR)
+	q.Config().Uses.Drop()
 	f.cqs.Remove(n)
 	return command.Result{}
 }
@@ -369,33 +390,36 @@ func checkRecord(addr uint64) command.Result {
 	return command.Result{}
 }
 
-// wqBuffer checks what a WQ context says of its ring and doorbell record. list holds the pages.
-func (f *function) wqBuffer(wq *prm.WQContext, list []byte, minStride, maxStride uint8) (queue.Buffer, command.Result) {
-	fail := func(r command.Result) (queue.Buffer, command.Result) { return queue.Buffer{}, r }
-	if wq.DBRUMEMValid || wq.WQUMEMValid || wq.SHAMPOEnable {
-		return fail(refuse(prm.StatusBadParameter, synWQFeature, "umem and SHAMPO are not supported"))
+// wqMemory is what a work queue uses of the host's memory.
+type wqMemory struct {
+	ring   queue.Buffer
+	record queue.Record
+	uses   object.Uses
+}
+
+// wqMemory checks what a WQ context says of its ring and doorbell record. list holds the pages.
+func (f *function) wqMemory(wq *prm.WQContext, list []byte, minStride, maxStride uint8) (m wqMemory, r command.Result) {
+	if wq.SHAMPOEnable {
+		return m, refuse(prm.StatusBadParameter, synWQFeature, "SHAMPO is not supported")
 	}
 	if wq.LogWQStride < minStride || wq.LogWQStride > maxStride {
-		return fail(refuse(prm.StatusBadParameter, synWQStride, "log_wq_stride %d: %d to %d", wq.LogWQStride, minStride, maxStride))
+		return m, refuse(prm.StatusBadParameter, synWQStride, "log_wq_stride %d: %d to %d", wq.LogWQStride, minStride, maxStride)
 	}
 	if wq.LogWQSz > logMaxWQSize {
-		return fail(refuse(prm.StatusBadParameter, synLogSize, "log_wq_sz %d: at most %d", wq.LogWQSz, logMaxWQSize))
+		return m, refuse(prm.StatusBadParameter, synLogSize, "log_wq_sz %d: at most %d", wq.LogWQSz, logMaxWQSize)
 	}
-	if r := checkRecord(wq.DBRAddr); !r.OK() {
-		return fail(r)
+	if m.record, r = f.recordMemory(place{wq.DBRUMEMValid, wq.DBRUMEMID, wq.DBRAddr}, &m.uses); !r.OK() {
+		return m, r
 	}
-	size := 1 << (wq.LogWQStride + wq.LogWQSz)
-	var pages *ring.Pages
-	pages, r := ringPages(list, ringShape{bytes: size, logPage: wq.LogWQPgSz, offset: wq.PageOffset, offsetUnits: 64})
-	if !r.OK() {
-		return fail(r)
-	}
-	return queue.NewBuffer(pages, wq.LogWQPgSz+12, size), command.Result{}
+	m.ring, r = f.ringMemory(place{wq.WQUMEMValid, wq.WQUMEMID, wq.WQUMEMOffset}, list, ringShape{
+		bytes: 1 << (wq.LogWQStride + wq.LogWQSz), logPage: wq.LogWQPgSz, offset: wq.PageOffset, offsetUnits: 64,
+	}, false, &m.uses)
+	return m, r
 }
 
 // receiveWQ makes the ring of an RQ or RMP.
 func (f *function) receiveWQ(wq *prm.WQContext, list []byte) (*queue.WQ, command.Result) {
-	c := queue.WQConfig{Record: queue.NewRecord(wq.DBRAddr), LogSize: wq.LogWQSz, LogStride: wq.LogWQStride}
+	c := queue.WQConfig{LogSize: wq.LogWQSz, LogStride: wq.LogWQStride}
 	minStride := uint8(minRQStride)
 	switch wq.WQType {
 	case prm.WQTypeCyclic:
@@ -419,10 +443,11 @@ func (f *function) receiveWQ(wq *prm.WQContext, list []byte) (*queue.WQ, command
 	if c.Strides == 0 && wq.TwoByteShiftEn {
 		return nil, refuse(prm.StatusBadParameter, synWQFeature, "two_byte_shift_en is for striding queues")
 	}
-	var r command.Result
-	if c.Buffer, r = f.wqBuffer(wq, list, minStride, maxRQStride); !r.OK() {
+	m, r := f.wqMemory(wq, list, minStride, maxRQStride)
+	if !r.OK() {
 		return nil, r
 	}
+	c.Buffer, c.Record, c.Uses = m.ring, m.record, m.uses
 	return queue.NewWQ(c), r
 }
 

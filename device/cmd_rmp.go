@@ -40,6 +40,7 @@ func (f *function) createRMP(c *command.Call) command.Result {
 		return fault(prm.StatusLimitExceeded, synNoNumber)
 	}
 	pd.Hold()
+	wq.Config().Uses.Hold()
 	c.Reply(&prm.CreateRMPOut{RMPN: n})
 	return command.Result{}
 }
@@ -90,6 +91,7 @@ func (f *function) destroyRMP(c *command.Call) command.Result {
 	if pd, ok := f.pds.Get(p.context.WQ.PD); ok {
 		pd.Drop()
 	}
+	p.wq.Config().Uses.Drop()
 	f.rmps.Remove(n)
 	return command.Result{}
 }

@@ -59,6 +59,8 @@ func (f *function) createRQ(c *command.Call) command.Result {
 	cq.Hold()
 	if shared != nil {
 		shared.Hold()
+	} else {
+		wq.Config().Uses.Hold()
 	}
 	if pd != nil {
 		pd.Hold()
@@ -204,6 +206,8 @@ func (f *function) destroyRQ(c *command.Call) command.Result {
 		if shared, ok := f.rmps.Get(config.Context.RMPN); ok {
 			shared.Drop()
 		}
+	} else {
+		config.WQ.Config().Uses.Drop()
 	}
 	f.dropCounterSet(config.Context.CounterSetID)
 	f.rqs.Remove(n)
@@ -230,7 +234,7 @@ func (f *function) createSQ(c *command.Call) command.Result {
 	if ctx.WQ.WQType != prm.WQTypeCyclic {
 		return refuse(prm.StatusBadParameter, synWQType, "wq_type %v: a send queue is cyclic", ctx.WQ.WQType)
 	}
-	buffer, r := f.wqBuffer(&ctx.WQ, c.In[prm.CreateSQInSize:], queue.LogBB, queue.LogBB)
+	m, r := f.wqMemory(&ctx.WQ, c.In[prm.CreateSQInSize:], queue.LogBB, queue.LogBB)
 	if !r.OK() {
 		return r
 	}
@@ -260,7 +264,7 @@ func (f *function) createSQ(c *command.Call) command.Result {
 		prio = t.context.Prio >> 1 & 7
 	}
 	q := queue.NewSQ(f.env, queue.SQConfig{
-		Buffer: buffer, Record: queue.NewRecord(ctx.WQ.DBRAddr), LogSize: ctx.WQ.LogWQSz, CQ: cq,
+		Buffer: m.ring, Record: m.record, Uses: m.uses, LogSize: ctx.WQ.LogWQSz, CQ: cq,
 		User: mkey.User{PD: ctx.WQ.PD, Reserved: ctx.RLKY}, UAR: ctx.WQ.UARPage, Flush: ctx.FlushInErrorEn,
 		InlineMode: ctx.MinWQEInlineMode, NoSend: t == nil, Priority: prio, RegUMR: ctx.RegUMR, MultiPacket: f.caps.Ethernet.EnhancedMultiPktSendWQE, RealTime: ctx.TSFormat == prm.TSFormatRealTime,
 		UserIndex: f.userIndex(ctx.UserIndex), Context: *ctx,
@@ -269,6 +273,7 @@ func (f *function) createSQ(c *command.Call) command.Result {
 		return fault(prm.StatusLimitExceeded, synNoNumber)
 	}
 	q.Config().User.QPN = q.Number
+	m.uses.Hold()
 	cq.Hold()
 	pd.Hold()
 	u.Hold()
@@ -322,6 +327,7 @@ func (f *function) destroySQ(c *command.Call) command.Result {
 	config := q.Config()
 	q.SetState(prm.QueueStateRST) // if it is in the list of those with work, it has none
 	config.CQ.Drop()
+	config.Uses.Drop()
 	if pd, ok := f.pds.Get(config.User.PD); ok {
 		pd.Drop()
 	}

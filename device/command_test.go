@@ -250,7 +250,7 @@ func TestRefusedCommandsSayWhy(t *testing.T) {
 		{&prm.ManagePagesIn{OpMod: 3}, prm.StatusBadOperation, synOpMod},
 		{&prm.ManagePagesIn{OpMod: 1, InputNumEntries: 2, PAS: []uint64{1 << 50}}, prm.StatusBadInputLength, synPageList},
 		{&prm.ManagePagesIn{OpMod: 1, InputNumEntries: 1 << 31}, prm.StatusBadInputLength, synPageList},
-		{&prm.ManagePagesIn{OpMod: 1, InputNumEntries: 1, PAS: []uint64{0}}, prm.StatusBadParameter, synPageAddress},
+		{&prm.ManagePagesIn{OpMod: 1, InputNumEntries: 1, PAS: []uint64{8}}, prm.StatusBadParameter, synPageAddress},
 		{&prm.ManagePagesIn{OpMod: 1, InputNumEntries: 2, PAS: []uint64{1 << 50, 1<<50 + 8}}, prm.StatusBadParameter, synPageAddress},
 		{&prm.ManagePagesIn{OpMod: 1, InputNumEntries: 2, PAS: []uint64{1 << 50, 1 << 50}}, prm.StatusBadParameter, synPageTwice},
 		{&prm.ManagePagesIn{OpMod: 1, InputNumEntries: 1, PAS: []uint64{1 << 44}}, prm.StatusBadParameter, synPageTwice},

@@ -31,6 +31,7 @@ var objectBytes = [object.Kinds]int{
 	object.MKey: 512, object.TIS: 256, object.TIR: 512, object.RQT: 4096,
 	object.FlowTable: 4096, object.FlowGroup: 1024, object.FlowEntry: 512, object.FlowCounter: 64, object.ModifyHeader: 64,
 	object.QCounter: 1024, object.PD: 64, object.TransportDomain: 64, object.UAR: 64,
+	object.UMEM: 256, object.QP: 2048,
 }
 
 // objectCounts counts the objects of a function by kind.

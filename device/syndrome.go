@@ -115,7 +115,7 @@ var syndromeTexts = map[syndrome]string{
 	synNotEnabled:      "the function is not enabled",
 	synPagesNotAsked:   "the function has not asked for so many pages since it was reset",
 	synPagesMissing:    "boot or init pages have not been given",
-	synPageAddress:     "page address is zero or not a multiple of 4096",
+	synPageAddress:     "page address is not a multiple of 4096",
 	synPageTwice:       "page is lent already",
 	synPageCount:       "more pages than firmware can keep books of",
 	synPageList:        "list is shorter than the number of entries",
@@ -209,6 +209,13 @@ var syndromeTexts = map[syndrome]string{
 	synLRO:           "size or timeout of large receives",
 	synCQResize:      "the CQ can't be resized",
 	synVXLANPort:     "VXLAN port is 0, unknown or one too many",
+	synNoUMEM:        "no such umem",
+	synUMEMList:      "the umem's list is empty or shorter than it says",
+	synUMEMPages:     "more pages in umems than firmware keeps",
+	synUMEMAccess:    "the umem does not allow the access",
+	synUMEMRange:     "it does not lie in the umem",
+	synNoQP:          "no such QP",
+	synQPFeature:     "the QP asks for a feature without a capability",
 }
 
 func (s syndrome) String() string {

@@ -51,6 +51,13 @@ const (
 	synCQResize
 	synVXLANPort
 	synModifyHeader
+	synNoUMEM
+	synUMEMList
+	synUMEMPages
+	synUMEMAccess
+	synUMEMRange
+	synNoQP
+	synQPFeature
 )
 
 // refuse ends a command with a text of its own, which names the value that was wrong.

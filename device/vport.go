@@ -282,6 +282,11 @@ func (f *function) modifyNICVport(c *command.Call) command.Result {
 	if in.FieldSelectPortGUID {
 		ctx.PortGUID = set.PortGUID
 	}
+	if in.FieldSelectRoCEEn {
+		// Kept and told, without effect: the card has no RDMA. rdma-core sets it on each Ethernet port, whatever
+		// the capability says.
+		ctx.RoCEEn = set.RoCEEn
+	}
 	if in.FieldSelectMinInline {
 		ctx.MinWQEInlineMode = set.MinWQEInlineMode
 	}
@@ -329,9 +334,6 @@ func (f *function) checkNICVport(in *prm.ModifyNICVportContextIn, driver *functi
 	}
 	if driver.isVF() && in.FieldSelectPermanentAddress || driver.isWard() && in.FieldSelectChangeEvent {
 		return fault(prm.StatusBadParameter, synFieldSelect) // the manager's
-	}
-	if in.FieldSelectRoCEEn && set.RoCEEn {
-		return fault(prm.StatusBadParameter, synFieldSelect)
 	}
 	if in.FieldSelectMinInline && set.MinWQEInlineMode > prm.InlineModeTCPUDP {
 		return fault(prm.StatusBadParameter, synInlineMode)

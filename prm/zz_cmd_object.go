@@ -1204,6 +1204,211 @@ func (s *QueryMKeyOut) Get(b []byte) {
 	copy(s.BSF1KLM1PASMTT2_3[:], h[0x120:0x130])
 }
 
+// CreateUMEMInSize is the encoded length of CreateUMEMIn without its list.
+const CreateUMEMInSize = 0x30
+
+// CreateUMEMIn is the input of CREATE_UMEM(0xa08). User memory that contexts name by number and offset; source: mlx5_ifc.h of Linux and rdma-core.
+type CreateUMEMIn struct {
+	UID         uint16   // 0x00[15:0]: 0: kernel
+	OpMod       uint16   // 0x04[15:0]
+	LogPageSize uint8    // 0x20[4:0]: page size = 2^(12+x)
+	PageOffset  uint32   // 0x24: bytes from the first page to the start of the memory
+	NumOfMTT    uint64   // 0x28..0x2f: entries in the list
+	MTT         []uint64 // 0x30..: page addresses; bit 1 = may be written, bit 0 = may be read
+}
+
+// Opcode is CREATE_UMEM.
+func (*CreateUMEMIn) Opcode() Opcode { return OpCreateUMEM }
+
+// Len is the encoded length in bytes.
+func (s *CreateUMEMIn) Len() int { return CreateUMEMInSize + 8*len(s.MTT) }
+
+// Put encodes s into the first Len bytes of b, reserved bits as 0. It panics if a value is wider than its field
+// or b is too short.
+func (s *CreateUMEMIn) Put(b []byte) {
+	if len(b) < CreateUMEMInSize {
+		panicShort("CreateUMEMIn", CreateUMEMInSize, len(b))
+	}
+	if s.LogPageSize>>5 != 0 {
+		s.panicWide()
+	}
+	h := (*[CreateUMEMInSize]byte)(b)
+	clear(h[:])
+	binary.BigEndian.PutUint32(h[0x0:], uint32(OpCreateUMEM)<<16|uint32(s.UID))
+	binary.BigEndian.PutUint32(h[0x4:], uint32(s.OpMod))
+	binary.BigEndian.PutUint32(h[0x20:], uint32(s.LogPageSize))
+	binary.BigEndian.PutUint32(h[0x24:], s.PageOffset)
+	binary.BigEndian.PutUint64(h[0x28:], s.NumOfMTT)
+	if n := s.Len(); len(b) < n {
+		panicShort("CreateUMEMIn", n, len(b))
+	}
+	t := b[CreateUMEMInSize:]
+	for i, v := range s.MTT {
+		binary.BigEndian.PutUint64(t[8*i:], v)
+	}
+}
+
+func (s *CreateUMEMIn) panicWide() {
+	checkWidth("CreateUMEMIn.LogPageSize", uint64(s.LogPageSize), 5)
+}
+
+// Get decodes b. What b is too short for reads as 0.
+func (s *CreateUMEMIn) Get(b []byte) {
+	if len(b) < CreateUMEMInSize {
+		var z [CreateUMEMInSize]byte
+		copy(z[:], b)
+		b = z[:]
+	}
+	h := (*[CreateUMEMInSize]byte)(b)
+	s.UID = uint16(binary.BigEndian.Uint32(h[0x0:]))
+	s.OpMod = uint16(binary.BigEndian.Uint32(h[0x4:]))
+	s.LogPageSize = uint8(binary.BigEndian.Uint32(h[0x20:]) & 0x1f)
+	s.PageOffset = binary.BigEndian.Uint32(h[0x24:])
+	s.NumOfMTT = binary.BigEndian.Uint64(h[0x28:])
+	t := b[CreateUMEMInSize:]
+	s.MTT = resize(s.MTT, len(t)/8)
+	for i := range s.MTT {
+		s.MTT[i] = binary.BigEndian.Uint64(t[8*i:])
+	}
+}
+
+// CreateUMEMOutSize is the encoded length of CreateUMEMOut.
+const CreateUMEMOutSize = 0x10
+
+// CreateUMEMOut is the output of CREATE_UMEM(0xa08).
+type CreateUMEMOut struct {
+	Status   Status // 0x00[31:24]
+	Syndrome uint32 // 0x04
+	UMEMID   uint32 // 0x08[23:0]: umem number
+}
+
+// Result returns status and syndrome.
+func (s *CreateUMEMOut) Result() (Status, uint32) { return s.Status, s.Syndrome }
+
+// Len is the encoded length in bytes.
+func (*CreateUMEMOut) Len() int { return CreateUMEMOutSize }
+
+// Put encodes s into the first Len bytes of b, reserved bits as 0. It panics if a value is wider than its field
+// or b is too short.
+func (s *CreateUMEMOut) Put(b []byte) {
+	if len(b) < CreateUMEMOutSize {
+		panicShort("CreateUMEMOut", CreateUMEMOutSize, len(b))
+	}
+	if s.UMEMID>>24 != 0 {
+		s.panicWide()
+	}
+	h := (*[CreateUMEMOutSize]byte)(b)
+	clear(h[:])
+	binary.BigEndian.PutUint32(h[0x0:], uint32(s.Status)<<24)
+	binary.BigEndian.PutUint32(h[0x4:], s.Syndrome)
+	binary.BigEndian.PutUint32(h[0x8:], s.UMEMID)
+}
+
+func (s *CreateUMEMOut) panicWide() {
+	checkWidth("CreateUMEMOut.UMEMID", uint64(s.UMEMID), 24)
+}
+
+// Get decodes b. What b is too short for reads as 0.
+func (s *CreateUMEMOut) Get(b []byte) {
+	if len(b) < CreateUMEMOutSize {
+		var z [CreateUMEMOutSize]byte
+		copy(z[:], b)
+		b = z[:]
+	}
+	h := (*[CreateUMEMOutSize]byte)(b)
+	s.Status = Status(binary.BigEndian.Uint32(h[0x0:]) >> 24)
+	s.Syndrome = binary.BigEndian.Uint32(h[0x4:])
+	s.UMEMID = binary.BigEndian.Uint32(h[0x8:]) & 0xffffff
+}
+
+// DestroyUMEMInSize is the encoded length of DestroyUMEMIn.
+const DestroyUMEMInSize = 0x10
+
+// DestroyUMEMIn is the input of DESTROY_UMEM(0xa0a).
+type DestroyUMEMIn struct {
+	UID    uint16 // 0x00[15:0]: 0: kernel
+	OpMod  uint16 // 0x04[15:0]
+	UMEMID uint32 // 0x08[23:0]: umem number
+}
+
+// Opcode is DESTROY_UMEM.
+func (*DestroyUMEMIn) Opcode() Opcode { return OpDestroyUMEM }
+
+// Len is the encoded length in bytes.
+func (*DestroyUMEMIn) Len() int { return DestroyUMEMInSize }
+
+// Put encodes s into the first Len bytes of b, reserved bits as 0. It panics if a value is wider than its field
+// or b is too short.
+func (s *DestroyUMEMIn) Put(b []byte) {
+	if len(b) < DestroyUMEMInSize {
+		panicShort("DestroyUMEMIn", DestroyUMEMInSize, len(b))
+	}
+	if s.UMEMID>>24 != 0 {
+		s.panicWide()
+	}
+	h := (*[DestroyUMEMInSize]byte)(b)
+	clear(h[:])
+	binary.BigEndian.PutUint32(h[0x0:], uint32(OpDestroyUMEM)<<16|uint32(s.UID))
+	binary.BigEndian.PutUint32(h[0x4:], uint32(s.OpMod))
+	binary.BigEndian.PutUint32(h[0x8:], s.UMEMID)
+}
+
+func (s *DestroyUMEMIn) panicWide() {
+	checkWidth("DestroyUMEMIn.UMEMID", uint64(s.UMEMID), 24)
+}
+
+// Get decodes b. What b is too short for reads as 0.
+func (s *DestroyUMEMIn) Get(b []byte) {
+	if len(b) < DestroyUMEMInSize {
+		var z [DestroyUMEMInSize]byte
+		copy(z[:], b)
+		b = z[:]
+	}
+	h := (*[DestroyUMEMInSize]byte)(b)
+	s.UID = uint16(binary.BigEndian.Uint32(h[0x0:]))
+	s.OpMod = uint16(binary.BigEndian.Uint32(h[0x4:]))
+	s.UMEMID = binary.BigEndian.Uint32(h[0x8:]) & 0xffffff
+}
+
+// DestroyUMEMOutSize is the encoded length of DestroyUMEMOut.
+const DestroyUMEMOutSize = 0x10
+
+// DestroyUMEMOut is the output of DESTROY_UMEM(0xa0a).
+type DestroyUMEMOut struct {
+	Status   Status // 0x00[31:24]
+	Syndrome uint32 // 0x04
+}
+
+// Result returns status and syndrome.
+func (s *DestroyUMEMOut) Result() (Status, uint32) { return s.Status, s.Syndrome }
+
+// Len is the encoded length in bytes.
+func (*DestroyUMEMOut) Len() int { return DestroyUMEMOutSize }
+
+// Put encodes s into the first Len bytes of b, reserved bits as 0. It panics if a value is wider than its field
+// or b is too short.
+func (s *DestroyUMEMOut) Put(b []byte) {
+	if len(b) < DestroyUMEMOutSize {
+		panicShort("DestroyUMEMOut", DestroyUMEMOutSize, len(b))
+	}
+	h := (*[DestroyUMEMOutSize]byte)(b)
+	clear(h[:])
+	binary.BigEndian.PutUint32(h[0x0:], uint32(s.Status)<<24)
+	binary.BigEndian.PutUint32(h[0x4:], s.Syndrome)
+}
+
+// Get decodes b. What b is too short for reads as 0.
+func (s *DestroyUMEMOut) Get(b []byte) {
+	if len(b) < DestroyUMEMOutSize {
+		var z [DestroyUMEMOutSize]byte
+		copy(z[:], b)
+		b = z[:]
+	}
+	h := (*[DestroyUMEMOutSize]byte)(b)
+	s.Status = Status(binary.BigEndian.Uint32(h[0x0:]) >> 24)
+	s.Syndrome = binary.BigEndian.Uint32(h[0x4:])
+}
+
 // QuerySpecialContextsInSize is the encoded length of QuerySpecialContextsIn.
 const QuerySpecialContextsInSize = 0x10
 
@@ -1302,11 +1507,13 @@ const CreateCQInSize = 0x110
 
 // CreateCQIn is the input of CREATE_CQ(0x400).
 type CreateCQIn struct {
-	UID         uint16    // 0x00[15:0]: 0: kernel
-	OpMod       uint16    // 0x04[15:0]
-	Context     CQContext // 0x10..
-	CQUMEMValid bool      // 0x5c[31]: umem-based (devx)
-	PAS         []uint64  // 0x110..: array of 64-bit page addresses (BE), page size 2^(12+log_page_size)
+	UID          uint16    // 0x00[15:0]: 0: kernel
+	OpMod        uint16    // 0x04[15:0]
+	Context      CQContext // 0x10..
+	CQUMEMOffset uint64    // 0x50..0x57: with cq_umem_valid: where the ring starts in the umem
+	CQUMEMID     uint32    // 0x58: with cq_umem_valid
+	CQUMEMValid  bool      // 0x5c[31]: umem-based (devx)
+	PAS          []uint64  // 0x110..: array of 64-bit page addresses (BE), page size 2^(12+log_page_size)
 }
 
 // Opcode is CREATE_CQ.
@@ -1325,8 +1532,10 @@ func (s *CreateCQIn) Put(b []byte) {
 	clear(h[:])
 	binary.BigEndian.PutUint32(h[0x0:], uint32(OpCreateCQ)<<16|uint32(s.UID))
 	binary.BigEndian.PutUint32(h[0x4:], uint32(s.OpMod))
+	binary.BigEndian.PutUint32(h[0x58:], s.CQUMEMID)
 	binary.BigEndian.PutUint32(h[0x5c:], bit(s.CQUMEMValid)<<31)
 	s.Context.Put(h[0x10:0x50])
+	binary.BigEndian.PutUint64(h[0x50:], s.CQUMEMOffset)
 	if n := s.Len(); len(b) < n {
 		panicShort("CreateCQIn", n, len(b))
 	}
@@ -1346,8 +1555,10 @@ func (s *CreateCQIn) Get(b []byte) {
 	h := (*[CreateCQInSize]byte)(b)
 	s.UID = uint16(binary.BigEndian.Uint32(h[0x0:]))
 	s.OpMod = uint16(binary.BigEndian.Uint32(h[0x4:]))
+	s.CQUMEMID = binary.BigEndian.Uint32(h[0x58:])
 	s.CQUMEMValid = binary.BigEndian.Uint32(h[0x5c:])>>31&1 != 0
 	s.Context.Get(h[0x10:0x50])
+	s.CQUMEMOffset = binary.BigEndian.Uint64(h[0x50:])
 	t := b[CreateCQInSize:]
 	s.PAS = resize(s.PAS, len(t)/8)
 	for i := range s.PAS {
@@ -1860,6 +2071,29 @@ var layoutsCmdObject = [...]Layout{
 		{Name: "BSF0KLM0PASMTT0_1", PRM: "bsf0_klm0_pas_mtt0_1", Kind: KindBytes, Off: 0x110, Size: 16, Count: 1},
 		{Name: "BSF1KLM1PASMTT2_3", PRM: "bsf1_klm1_pas_mtt2_3", Kind: KindBytes, Off: 0x120, Size: 16, Count: 1},
 	}},
+	{Name: "CreateUMEMIn", PRM: "create_umem_in", Size: 0x30, View: false, Fields: []Field{
+		{Name: "Opcode", PRM: "opcode", Kind: KindBits, Off: 0x0, Hi: 31, Lo: 16, Enum: "Opcode"},
+		{Name: "UID", PRM: "uid", Kind: KindBits, Off: 0x0, Hi: 15, Lo: 0},
+		{Name: "OpMod", PRM: "op_mod", Kind: KindBits, Off: 0x4, Hi: 15, Lo: 0},
+		{Name: "LogPageSize", PRM: "umem.log_page_size", Kind: KindBits, Off: 0x20, Hi: 4, Lo: 0},
+		{Name: "PageOffset", PRM: "umem.page_offset", Kind: KindBits, Off: 0x24, Hi: 31, Lo: 0},
+		{Name: "NumOfMTT", PRM: "umem.num_of_mtt", Kind: KindBits, Off: 0x28, Hi: 63, Lo: 0},
+	}, Tail: &Tail{Name: "MTT", PRM: "umem.mtt", Size: 8, Layout: "", Count: ""}},
+	{Name: "CreateUMEMOut", PRM: "create_umem_out", Size: 0x10, View: false, Fields: []Field{
+		{Name: "Status", PRM: "status", Kind: KindBits, Off: 0x0, Hi: 31, Lo: 24, Enum: "Status"},
+		{Name: "Syndrome", PRM: "syndrome", Kind: KindBits, Off: 0x4, Hi: 31, Lo: 0},
+		{Name: "UMEMID", PRM: "umem_id", Kind: KindBits, Off: 0x8, Hi: 23, Lo: 0},
+	}},
+	{Name: "DestroyUMEMIn", PRM: "destroy_umem_in", Size: 0x10, View: false, Fields: []Field{
+		{Name: "Opcode", PRM: "opcode", Kind: KindBits, Off: 0x0, Hi: 31, Lo: 16, Enum: "Opcode"},
+		{Name: "UID", PRM: "uid", Kind: KindBits, Off: 0x0, Hi: 15, Lo: 0},
+		{Name: "OpMod", PRM: "op_mod", Kind: KindBits, Off: 0x4, Hi: 15, Lo: 0},
+		{Name: "UMEMID", PRM: "umem_id", Kind: KindBits, Off: 0x8, Hi: 23, Lo: 0},
+	}},
+	{Name: "DestroyUMEMOut", PRM: "destroy_umem_out", Size: 0x10, View: false, Fields: []Field{
+		{Name: "Status", PRM: "status", Kind: KindBits, Off: 0x0, Hi: 31, Lo: 24, Enum: "Status"},
+		{Name: "Syndrome", PRM: "syndrome", Kind: KindBits, Off: 0x4, Hi: 31, Lo: 0},
+	}},
 	{Name: "QuerySpecialContextsIn", PRM: "query_special_contexts_in", Size: 0x10, View: false, Fields: []Field{
 		{Name: "Opcode", PRM: "opcode", Kind: KindBits, Off: 0x0, Hi: 31, Lo: 16, Enum: "Opcode"},
 		{Name: "UID", PRM: "uid", Kind: KindBits, Off: 0x0, Hi: 15, Lo: 0},
@@ -1879,6 +2113,8 @@ var layoutsCmdObject = [...]Layout{
 		{Name: "UID", PRM: "uid", Kind: KindBits, Off: 0x0, Hi: 15, Lo: 0},
 		{Name: "OpMod", PRM: "op_mod", Kind: KindBits, Off: 0x4, Hi: 15, Lo: 0},
 		{Name: "Context", PRM: "cq_context", Kind: KindStruct, Off: 0x10, Count: 1, Layout: "CQContext"},
+		{Name: "CQUMEMOffset", PRM: "cq_umem_offset", Kind: KindBits, Off: 0x50, Hi: 63, Lo: 0},
+		{Name: "CQUMEMID", PRM: "cq_umem_id", Kind: KindBits, Off: 0x58, Hi: 31, Lo: 0},
 		{Name: "CQUMEMValid", PRM: "cq_umem_valid", Kind: KindBits, Off: 0x5c, Hi: 31, Lo: 31},
 	}, Tail: &Tail{Name: "PAS", PRM: "pas", Size: 8, Layout: "", Count: ""}},
 	{Name: "CreateCQOut", PRM: "create_cq_out", Size: 0x10, View: false, Fields: []Field{

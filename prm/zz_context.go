@@ -105,6 +105,7 @@ type CQContext struct {
 	MiniCQEResFormat      uint8   // 0x00[13:12]: 0 hash, 1 checksum, 3 checksum+stride index
 	ST                    CQState // 0x00[11:8]: RO
 	CQECompressionLayout  uint8   // 0x00[1:0]: 0 basic, 1 enhanced
+	DBRUMEMID             uint32  // 0x04: with dbr_umem_valid: dbr_addr is an offset in this umem
 	PageOffset            uint8   // 0x08[11:6]: start offset in the first page, units of page_size/64 (Linux: 0)
 	LogCQSize             uint8   // 0x0c[28:24]: log2(CQEs)
 	UARPage               uint32  // 0x0c[23:0]: UAR index used for the doorbells
@@ -148,6 +149,7 @@ func (s *CQContext) Put(b []byte) {
 	h := (*[CQContextSize]byte)(b)
 	clear(h[:])
 	binary.BigEndian.PutUint32(h[0x0:], uint32(s.Status)<<28|bit(s.DBRUMEMValid)<<25|bit(s.APUCQ)<<24|uint32(s.CQESz)<<21|bit(s.CC)<<20|bit(s.SCQEBreakModerationEn)<<18|bit(s.OI)<<17|uint32(s.CQPeriodMode)<<15|bit(s.CQECompEn)<<14|uint32(s.MiniCQEResFormat)<<12|uint32(s.ST)<<8|uint32(s.CQECompressionLayout))
+	binary.BigEndian.PutUint32(h[0x4:], s.DBRUMEMID)
 	binary.BigEndian.PutUint32(h[0x8:], uint32(s.PageOffset)<<6)
 	binary.BigEndian.PutUint32(h[0xc:], uint32(s.LogCQSize)<<24|s.UARPage)
 	binary.BigEndian.PutUint32(h[0x10:], uint32(s.CQPeriod)<<16|uint32(s.CQMaxCount))
@@ -199,6 +201,7 @@ func (s *CQContext) Get(b []byte) {
 	s.MiniCQEResFormat = uint8(d00 >> 12 & 0x3)
 	s.ST = CQState(d00 >> 8 & 0xf)
 	s.CQECompressionLayout = uint8(d00 & 0x3)
+	s.DBRUMEMID = binary.BigEndian.Uint32(h[0x4:])
 	s.PageOffset = uint8(binary.BigEndian.Uint32(h[0x8:]) >> 6 & 0x3f)
 	d0c := binary.BigEndian.Uint32(h[0xc:])
 	s.LogCQSize = uint8(d0c >> 24 & 0x1f)
@@ -1273,6 +1276,7 @@ var layoutsContext = [...]Layout{
 		{Name: "MiniCQEResFormat", PRM: "mini_cqe_res_format", Kind: KindBits, Off: 0x0, Hi: 13, Lo: 12},
 		{Name: "ST", PRM: "st", Kind: KindBits, Off: 0x0, Hi: 11, Lo: 8, Enum: "CQState"},
 		{Name: "CQECompressionLayout", PRM: "cqe_compression_layout", Kind: KindBits, Off: 0x0, Hi: 1, Lo: 0},
+		{Name: "DBRUMEMID", PRM: "dbr_umem_id", Kind: KindBits, Off: 0x4, Hi: 31, Lo: 0},
 		{Name: "PageOffset", PRM: "page_offset", Kind: KindBits, Off: 0x8, Hi: 11, Lo: 6},
 		{Name: "LogCQSize", PRM: "log_cq_size", Kind: KindBits, Off: 0xc, Hi: 28, Lo: 24},
 		{Name: "UARPage", PRM: "uar_page", Kind: KindBits, Off: 0xc, Hi: 23, Lo: 0},

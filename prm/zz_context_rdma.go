@@ -81,6 +81,7 @@ type QPContext struct {
 	CSRes                   uint8         // 0xc4[7:0]: responder: 0, 1 ≤32 B, 2 ≤64 B
 	DCAccessKey             uint64        // 0xc8..0xcf
 	DBRUMEMValid            bool          // 0xd0[28]
+	DBRUMEMID               uint32        // 0xe4: with dbr_umem_valid: dbr_addr is an offset in this umem
 }
 
 // Len is the encoded length in bytes.
@@ -162,6 +163,7 @@ func (s *QPContext) Put(b []byte) {
 	binary.BigEndian.PutUint32(h[0xbc:], s.SWRQCounter)
 	binary.BigEndian.PutUint32(h[0xc4:], bit(s.CGS)<<16|uint32(s.CSReq)<<8|uint32(s.CSRes))
 	binary.BigEndian.PutUint32(h[0xd0:], bit(s.DBRUMEMValid)<<28)
+	binary.BigEndian.PutUint32(h[0xe4:], s.DBRUMEMID)
 	s.PrimaryAddressPath.Put(h[0x18:0x44])
 	s.SecondaryAddressPath.Put(h[0x44:0x70])
 	binary.BigEndian.PutUint64(h[0xa0:], s.DBRAddr)
@@ -302,6 +304,7 @@ func (s *QPContext) Get(b []byte) {
 	s.CSReq = uint8(dc4 >> 8)
 	s.CSRes = uint8(dc4)
 	s.DBRUMEMValid = binary.BigEndian.Uint32(h[0xd0:])>>28&1 != 0
+	s.DBRUMEMID = binary.BigEndian.Uint32(h[0xe4:])
 	s.PrimaryAddressPath.Get(h[0x18:0x44])
 	s.SecondaryAddressPath.Get(h[0x44:0x70])
 	s.DBRAddr = binary.BigEndian.Uint64(h[0xa0:])
@@ -603,6 +606,7 @@ var layoutsContextRdma = [...]Layout{
 		{Name: "CSRes", PRM: "cs_res", Kind: KindBits, Off: 0xc4, Hi: 7, Lo: 0},
 		{Name: "DCAccessKey", PRM: "dc_access_key", Kind: KindBits, Off: 0xc8, Hi: 63, Lo: 0},
 		{Name: "DBRUMEMValid", PRM: "dbr_umem_valid", Kind: KindBits, Off: 0xd0, Hi: 28, Lo: 28},
+		{Name: "DBRUMEMID", PRM: "dbr_umem_id", Kind: KindBits, Off: 0xe4, Hi: 31, Lo: 0},
 	}},
 	{Name: "AddressPath", PRM: "ads", Size: 0x2c, View: false, Fields: []Field{
 		{Name: "FL", PRM: "fl", Kind: KindBits, Off: 0x0, Hi: 31, Lo: 31},

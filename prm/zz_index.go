@@ -667,26 +667,34 @@ func layoutByName(name string) *Layout {
 		return &layoutsCmdObject[24]
 	case "QueryMKeyOut":
 		return &layoutsCmdObject[25]
-	case "QuerySpecialContextsIn":
+	case "CreateUMEMIn":
 		return &layoutsCmdObject[26]
-	case "QuerySpecialContextsOut":
+	case "CreateUMEMOut":
 		return &layoutsCmdObject[27]
-	case "CreateCQIn":
+	case "DestroyUMEMIn":
 		return &layoutsCmdObject[28]
-	case "CreateCQOut":
+	case "DestroyUMEMOut":
 		return &layoutsCmdObject[29]
-	case "ModifyCQIn":
+	case "QuerySpecialContextsIn":
 		return &layoutsCmdObject[30]
-	case "ModifyCQOut":
+	case "QuerySpecialContextsOut":
 		return &layoutsCmdObject[31]
-	case "QueryCQIn":
+	case "CreateCQIn":
 		return &layoutsCmdObject[32]
-	case "QueryCQOut":
+	case "CreateCQOut":
 		return &layoutsCmdObject[33]
-	case "DestroyCQIn":
+	case "ModifyCQIn":
 		return &layoutsCmdObject[34]
-	case "DestroyCQOut":
+	case "ModifyCQOut":
 		return &layoutsCmdObject[35]
+	case "QueryCQIn":
+		return &layoutsCmdObject[36]
+	case "QueryCQOut":
+		return &layoutsCmdObject[37]
+	case "DestroyCQIn":
+		return &layoutsCmdObject[38]
+	case "DestroyCQOut":
+		return &layoutsCmdObject[39]
 	case "CreateRQIn":
 		return &layoutsCmdQueue[0]
 	case "CreateRQOut":
@@ -1403,7 +1411,7 @@ func layoutByName(name string) *Layout {
 	return nil
 }
 
-const layoutNames = "AccessRegIn AccessRegOut AdapterBlock AddVXLANUDPDPortIn AddVXLANUDPDPortOut AddressPath AllocFlowCounterIn AllocFlowCounterOut AllocModifyHeaderContextIn AllocModifyHeaderContextOut AllocPDIn AllocPDOut AllocPacketReformatContextIn AllocPacketReformatContextOut AllocQCounterIn AllocQCounterOut AllocSFIn AllocSFOut AllocTransportDomainIn AllocTransportDomainOut AllocUARIn AllocUAROut AllocXRCDIn AllocXRCDOut ArmMonitorCounterIn ArmMonitorCounterOut ArmXRCSRQIn ArmXRCSRQOut BufferX CQContext CQDoorbell CQE CQErrorEvent CQRecord CapDebug CapESwitch CapESwitchFlowTable CapEthernetOffloads CapFlowTable CapGeneral CapGeneral2 CapODP CapQOS CapRoCE CmdEntry CommandEvent CompletionEvent ConfigIntModerationIn ConfigIntModerationOut CreateCQIn CreateCQOut CreateEQIn CreateEQOut CreateFlowGroupIn CreateFlowGroupOut CreateFlowTableIn CreateFlowTableOut CreateGeneralObjectIn CreateGeneralObjectOut CreateMKeyIn CreateMKeyOut CreatePSVIn CreatePSVOut CreateQPIn CreateQPOut CreateRMPIn CreateRMPOut CreateRQIn CreateRQOut CreateRQTIn CreateRQTOut CreateSQIn CreateSQOut CreateSchedulingElementIn CreateSchedulingElementOut CreateTIRIn CreateTIROut CreateTISIn CreateTISOut CreateXRCSRQIn CreateXRCSRQOut DCTEvent DeallocFlowCounterIn DeallocFlowCounterOut DeallocModifyHeaderContextIn DeallocModifyHeaderContextOut DeallocPDIn DeallocPDOut DeallocPacketReformatContextIn DeallocPacketReformatContextOut DeallocQCounterIn DeallocQCounterOut DeallocSFIn DeallocSFOut DeallocTransportDomainIn DeallocTransportDomainOut DeallocUARIn DeallocUAROut DeallocXRCDIn DeallocXRCDOut DeleteFlowTableEntryIn DeleteFlowTableEntryOut DeleteL2TableEntryIn DeleteL2TableEntryOut DeleteVXLANUDPDPortIn DeleteVXLANUDPDPortOut DestFormat DestroyCQIn DestroyCQOut DestroyEQIn DestroyEQOut DestroyFlowGroupIn DestroyFlowGroupOut DestroyFlowTableIn DestroyFlowTableOut DestroyGeneralObjectIn DestroyGeneralObjectOut DestroyMKeyIn DestroyMKeyOut DestroyPSVIn DestroyPSVOut DestroyQPIn DestroyQPOut DestroyRMPIn DestroyRMPOut DestroyRQIn DestroyRQOut DestroyRQTIn DestroyRQTOut DestroySQIn DestroySQOut DestroySchedulingElementIn DestroySchedulingElementOut DestroyTIRIn DestroyTIROut DestroyTISIn DestroyTISOut DestroyXRCSRQIn DestroyXRCSRQOut DisableHCAIn DisableHCAOut EQContext EQDoorbell EQE ESWVportContext ETSTCConfig EnableHCAIn EnableHCAOut ErrorCQE ExecuteASO FlowContext FlowTableContext FlowTableFields FlowTableFields2 FlowTableProperties GenEQEIn GenEQEOut GeneralEvent HCAVportContext HealthBuffer Init2InitQPIn Init2InitQPOut Init2RTRQPIn Init2RTRQPOut InitHCAIn InitHCAOut InitSeg KLM MCAMAccessRegs MCAMAccessRegs2 MCAMAccessRegs3 MCAMFeatures MCQIActivationMethod MCQICapabilities MCQIVersion MKeyContext MPCNTPerformance MPLSLabel Mailbox ManagePagesIn ManagePagesOut MatchLayer24 MatchMisc MatchMisc2 MatchMisc3 MatchMisc4 MatchMisc5 MatchParam MiniCQE ModifyAction ModifyActionCopy ModifyCQIn ModifyCQOut ModifyESWVportContextIn ModifyESWVportContextOut ModifyFlowTableIn ModifyFlowTableOut ModifyGeneralObjectIn ModifyGeneralObjectOut ModifyNICVportContextIn ModifyNICVportContextOut ModifyRMPIn ModifyRMPOut ModifyRQIn ModifyRQOut ModifyRQTIn ModifyRQTOut ModifySQIn ModifySQOut ModifySchedulingElementIn ModifySchedulingElementOut ModifyTIRIn ModifyTIROut ModifyTISIn ModifyTISOut ModifyVHCAStateIn ModifyVHCAStateOut ModifyVportStateIn ModifyVportStateOut MonitorCounter NICVportChangeEvent NICVportContext NopIn NopOut ObjectChangeEvent PCAMFeatures PPCNT2819 PPCNT2863 PPCNT3635 PPCNT8023 PPCNTExtended PPCNTPerPriority PPCNTPhysical PPCNTPhysicalStatistical PPSEvent PageRequestEvent PortEvent PortModuleEvent QCAMAccessRegs QCAMFeatures QPContext QPSRQEvent QueryAdapterIn QueryAdapterOut QueryCQIn QueryCQOut QueryEQIn QueryEQOut QueryESWFunctionsIn QueryESWFunctionsOut QueryESWVportContextIn QueryESWVportContextOut QueryFlowCounterIn QueryFlowCounterOut QueryFlowGroupIn QueryFlowGroupOut QueryFlowTableEntryIn QueryFlowTableEntryOut QueryFlowTableIn QueryFlowTableOut QueryGeneralObjectIn QueryGeneralObjectOut QueryHCACapIn QueryHCACapOut QueryHCAVportContextIn QueryHCAVportContextOut QueryISSIIn QueryISSIOut QueryL2TableEntryIn QueryL2TableEntryOut QueryMKeyIn QueryMKeyOut QueryNICVportContextIn QueryNICVportContextOut QueryPagesIn QueryPagesOut QueryQCounterIn QueryQCounterOut QueryQPIn QueryQPOut QueryRMPIn QueryRMPOut QueryRQIn QueryRQOut QueryRQTIn QueryRQTOut QueryRoCEAddressIn QueryRoCEAddressOut QuerySQIn QuerySQOut QuerySchedulingElementIn QuerySchedulingElementOut QuerySpecialContextsIn QuerySpecialContextsOut QueryTIRIn QueryTIROut QueryTISIn QueryTISOut QueryVHCAStateIn QueryVHCAStateOut QueryVNICEnvIn QueryVNICEnvOut QueryVportCounterIn QueryVportCounterOut QueryVportStateIn QueryVportStateOut QueryWOLROLIn QueryWOLROLOut QueryXRCSRQIn QueryXRCSRQOut RMPContext RQContext RQTContext RTR2RTSQPIn RTR2RTSQPOut RTS2RTSQPIn RTS2RTSQPOut RXHashFieldSelect RegDCBXParam RegDTOR RegHostEndianness RegMCAM RegMCIA RegMCQI RegMCQS RegMFRL RegMIRC RegMLCR RegMPCNT RegMPEGC RegMPEIN RegMPIR RegMRTC RegMTCAP RegMTMP RegMTPPS RegMTPPSE RegMTUTC RegPAOS RegPBMC RegPCAM RegPCAP RegPCMR RegPDDR RegPFCC RegPMAOS RegPMLP RegPMTU RegPPCNT RegPPLM RegPPLR RegPPTB RegPTYS RegQCAM RegQETCR RegQPDPM RegQPTS RegQTCT RegSBCAM Rst2InitQPIn Rst2InitQPOut SQContext SQD2RTSQPIn SQD2RTSQPOut SQErr2RTSQPIn SQErr2RTSQPOut SetDriverVersionIn SetDriverVersionOut SetFlowTableEntryIn SetFlowTableEntryOut SetFlowTableRootIn SetFlowTableRootOut SetHCACapIn SetHCACapOut SetISSIIn SetISSIOut SetL2TableEntryIn SetL2TableEntryOut SetMonitorCounterIn SetMonitorCounterOut SetPpRateLimitIn SetPpRateLimitOut SetRoCEAddressIn SetRoCEAddressOut SetWOLROLIn SetWOLROLOut SigErrCQE TIRContext TISContext TeardownHCAIn TeardownHCAOut TemperatureEvent Timeout TimeoutView ToErrQPIn ToErrQPOut ToRstQPIn ToRstQPOut TrafficCounter VHCAStateContext VHCAStateEvent VLANTag VNICDiagnosticStatistics WQContext WQEAtomicSeg WQECtrlSeg WQEDataSeg WQEDatagramSeg WQEEthSeg WQEInlineSeg WQEMaskedAtomicSeg WQENextSeg WQERemoteAddrSeg WQESetPSVSeg WQEUMRCtrlSeg WQEXRCSeg WQRecord XRCSRQContext"
+const layoutNames = "AccessRegIn AccessRegOut AdapterBlock AddVXLANUDPDPortIn AddVXLANUDPDPortOut AddressPath AllocFlowCounterIn AllocFlowCounterOut AllocModifyHeaderContextIn AllocModifyHeaderContextOut AllocPDIn AllocPDOut AllocPacketReformatContextIn AllocPacketReformatContextOut AllocQCounterIn AllocQCounterOut AllocSFIn AllocSFOut AllocTransportDomainIn AllocTransportDomainOut AllocUARIn AllocUAROut AllocXRCDIn AllocXRCDOut ArmMonitorCounterIn ArmMonitorCounterOut ArmXRCSRQIn ArmXRCSRQOut BufferX CQContext CQDoorbell CQE CQErrorEvent CQRecord CapDebug CapESwitch CapESwitchFlowTable CapEthernetOffloads CapFlowTable CapGeneral CapGeneral2 CapODP CapQOS CapRoCE CmdEntry CommandEvent CompletionEvent ConfigIntModerationIn ConfigIntModerationOut CreateCQIn CreateCQOut CreateEQIn CreateEQOut CreateFlowGroupIn CreateFlowGroupOut CreateFlowTableIn CreateFlowTableOut CreateGeneralObjectIn CreateGeneralObjectOut CreateMKeyIn CreateMKeyOut CreatePSVIn CreatePSVOut CreateQPIn CreateQPOut CreateRMPIn CreateRMPOut CreateRQIn CreateRQOut CreateRQTIn CreateRQTOut CreateSQIn CreateSQOut CreateSchedulingElementIn CreateSchedulingElementOut CreateTIRIn CreateTIROut CreateTISIn CreateTISOut CreateUMEMIn CreateUMEMOut CreateXRCSRQIn CreateXRCSRQOut DCTEvent DeallocFlowCounterIn DeallocFlowCounterOut DeallocModifyHeaderContextIn DeallocModifyHeaderContextOut DeallocPDIn DeallocPDOut DeallocPacketReformatContextIn DeallocPacketReformatContextOut DeallocQCounterIn DeallocQCounterOut DeallocSFIn DeallocSFOut DeallocTransportDomainIn DeallocTransportDomainOut DeallocUARIn DeallocUAROut DeallocXRCDIn DeallocXRCDOut DeleteFlowTableEntryIn DeleteFlowTableEntryOut DeleteL2TableEntryIn DeleteL2TableEntryOut DeleteVXLANUDPDPortIn DeleteVXLANUDPDPortOut DestFormat DestroyCQIn DestroyCQOut DestroyEQIn DestroyEQOut DestroyFlowGroupIn DestroyFlowGroupOut DestroyFlowTableIn DestroyFlowTableOut DestroyGeneralObjectIn DestroyGeneralObjectOut DestroyMKeyIn DestroyMKeyOut DestroyPSVIn DestroyPSVOut DestroyQPIn DestroyQPOut DestroyRMPIn DestroyRMPOut DestroyRQIn DestroyRQOut DestroyRQTIn DestroyRQTOut DestroySQIn DestroySQOut DestroySchedulingElementIn DestroySchedulingElementOut DestroyTIRIn DestroyTIROut DestroyTISIn DestroyTISOut DestroyUMEMIn DestroyUMEMOut DestroyXRCSRQIn DestroyXRCSRQOut DisableHCAIn DisableHCAOut EQContext EQDoorbell EQE ESWVportContext ETSTCConfig EnableHCAIn EnableHCAOut ErrorCQE ExecuteASO FlowContext FlowTableContext FlowTableFields FlowTableFields2 FlowTableProperties GenEQEIn GenEQEOut GeneralEvent HCAVportContext HealthBuffer Init2InitQPIn Init2InitQPOut Init2RTRQPIn Init2RTRQPOut InitHCAIn InitHCAOut InitSeg KLM MCAMAccessRegs MCAMAccessRegs2 MCAMAccessRegs3 MCAMFeatures MCQIActivationMethod MCQICapabilities MCQIVersion MKeyContext MPCNTPerformance MPLSLabel Mailbox ManagePagesIn ManagePagesOut MatchLayer24 MatchMisc MatchMisc2 MatchMisc3 MatchMisc4 MatchMisc5 MatchParam MiniCQE ModifyAction ModifyActionCopy ModifyCQIn ModifyCQOut ModifyESWVportContextIn ModifyESWVportContextOut ModifyFlowTableIn ModifyFlowTableOut ModifyGeneralObjectIn ModifyGeneralObjectOut ModifyNICVportContextIn ModifyNICVportContextOut ModifyRMPIn ModifyRMPOut ModifyRQIn ModifyRQOut ModifyRQTIn ModifyRQTOut ModifySQIn ModifySQOut ModifySchedulingElementIn ModifySchedulingElementOut ModifyTIRIn ModifyTIROut ModifyTISIn ModifyTISOut ModifyVHCAStateIn ModifyVHCAStateOut ModifyVportStateIn ModifyVportStateOut MonitorCounter NICVportChangeEvent NICVportContext NopIn NopOut ObjectChangeEvent PCAMFeatures PPCNT2819 PPCNT2863 PPCNT3635 PPCNT8023 PPCNTExtended PPCNTPerPriority PPCNTPhysical PPCNTPhysicalStatistical PPSEvent PageRequestEvent PortEvent PortModuleEvent QCAMAccessRegs QCAMFeatures QPContext QPSRQEvent QueryAdapterIn QueryAdapterOut QueryCQIn QueryCQOut QueryEQIn QueryEQOut QueryESWFunctionsIn QueryESWFunctionsOut QueryESWVportContextIn QueryESWVportContextOut QueryFlowCounterIn QueryFlowCounterOut QueryFlowGroupIn QueryFlowGroupOut QueryFlowTableEntryIn QueryFlowTableEntryOut QueryFlowTableIn QueryFlowTableOut QueryGeneralObjectIn QueryGeneralObjectOut QueryHCACapIn QueryHCACapOut QueryHCAVportContextIn QueryHCAVportContextOut QueryISSIIn QueryISSIOut QueryL2TableEntryIn QueryL2TableEntryOut QueryMKeyIn QueryMKeyOut QueryNICVportContextIn QueryNICVportContextOut QueryPagesIn QueryPagesOut QueryQCounterIn QueryQCounterOut QueryQPIn QueryQPOut QueryRMPIn QueryRMPOut QueryRQIn QueryRQOut QueryRQTIn QueryRQTOut QueryRoCEAddressIn QueryRoCEAddressOut QuerySQIn QuerySQOut QuerySchedulingElementIn QuerySchedulingElementOut QuerySpecialContextsIn QuerySpecialContextsOut QueryTIRIn QueryTIROut QueryTISIn QueryTISOut QueryVHCAStateIn QueryVHCAStateOut QueryVNICEnvIn QueryVNICEnvOut QueryVportCounterIn QueryVportCounterOut QueryVportStateIn QueryVportStateOut QueryWOLROLIn QueryWOLROLOut QueryXRCSRQIn QueryXRCSRQOut RMPContext RQContext RQTContext RTR2RTSQPIn RTR2RTSQPOut RTS2RTSQPIn RTS2RTSQPOut RXHashFieldSelect RegDCBXParam RegDTOR RegHostEndianness RegMCAM RegMCIA RegMCQI RegMCQS RegMFRL RegMIRC RegMLCR RegMPCNT RegMPEGC RegMPEIN RegMPIR RegMRTC RegMTCAP RegMTMP RegMTPPS RegMTPPSE RegMTUTC RegPAOS RegPBMC RegPCAM RegPCAP RegPCMR RegPDDR RegPFCC RegPMAOS RegPMLP RegPMTU RegPPCNT RegPPLM RegPPLR RegPPTB RegPTYS RegQCAM RegQETCR RegQPDPM RegQPTS RegQTCT RegSBCAM Rst2InitQPIn Rst2InitQPOut SQContext SQD2RTSQPIn SQD2RTSQPOut SQErr2RTSQPIn SQErr2RTSQPOut SetDriverVersionIn SetDriverVersionOut SetFlowTableEntryIn SetFlowTableEntryOut SetFlowTableRootIn SetFlowTableRootOut SetHCACapIn SetHCACapOut SetISSIIn SetISSIOut SetL2TableEntryIn SetL2TableEntryOut SetMonitorCounterIn SetMonitorCounterOut SetPpRateLimitIn SetPpRateLimitOut SetRoCEAddressIn SetRoCEAddressOut SetWOLROLIn SetWOLROLOut SigErrCQE TIRContext TISContext TeardownHCAIn TeardownHCAOut TemperatureEvent Timeout TimeoutView ToErrQPIn ToErrQPOut ToRstQPIn ToRstQPOut TrafficCounter VHCAStateContext VHCAStateEvent VLANTag VNICDiagnosticStatistics WQContext WQEAtomicSeg WQECtrlSeg WQEDataSeg WQEDatagramSeg WQEEthSeg WQEInlineSeg WQEMaskedAtomicSeg WQENextSeg WQERemoteAddrSeg WQESetPSVSeg WQEUMRCtrlSeg WQEXRCSeg WQRecord XRCSRQContext"
 
 var commandTable = [...]Command{
 	{Op: OpQueryHCACap, Name: "QUERY_HCA_CAP", In: &layoutsCmdFunction[12], Out: &layoutsCmdFunction[13]},
@@ -1429,7 +1437,7 @@ var commandTable = [...]Command{
 	{Op: OpCreateMKey, Name: "CREATE_MKEY", In: &layoutsCmdObject[20], Out: &layoutsCmdObject[21]},
 	{Op: OpQueryMKey, Name: "QUERY_MKEY", In: &layoutsCmdObject[24], Out: &layoutsCmdObject[25]},
 	{Op: OpDestroyMKey, Name: "DESTROY_MKEY", In: &layoutsCmdObject[22], Out: &layoutsCmdObject[23]},
-	{Op: OpQuerySpecialContexts, Name: "QUERY_SPECIAL_CONTEXTS", In: &layoutsCmdObject[26], Out: &layoutsCmdObject[27]},
+	{Op: OpQuerySpecialContexts, Name: "QUERY_SPECIAL_CONTEXTS", In: &layoutsCmdObject[30], Out: &layoutsCmdObject[31]},
 	{Op: OpPageFaultResume, Name: "PAGE_FAULT_RESUME", In: nil, Out: nil},
 	{Op: OpAllocMEMIC, Name: "ALLOC_MEMIC", In: nil, Out: nil},
 	{Op: OpDeallocMEMIC, Name: "DEALLOC_MEMIC", In: nil, Out: nil},
@@ -1438,10 +1446,10 @@ var commandTable = [...]Command{
 	{Op: OpDestroyEQ, Name: "DESTROY_EQ", In: &layoutsCmdObject[2], Out: &layoutsCmdObject[3]},
 	{Op: OpQueryEQ, Name: "QUERY_EQ", In: &layoutsCmdObject[4], Out: &layoutsCmdObject[5]},
 	{Op: OpGenEQE, Name: "GEN_EQE", In: &layoutsCmdObject[6], Out: &layoutsCmdObject[7]},
-	{Op: OpCreateCQ, Name: "CREATE_CQ", In: &layoutsCmdObject[28], Out: &layoutsCmdObject[29]},
-	{Op: OpDestroyCQ, Name: "DESTROY_CQ", In: &layoutsCmdObject[34], Out: &layoutsCmdObject[35]},
-	{Op: OpQueryCQ, Name: "QUERY_CQ", In: &layoutsCmdObject[32], Out: &layoutsCmdObject[33]},
-	{Op: OpModifyCQ, Name: "MODIFY_CQ", In: &layoutsCmdObject[30], Out: &layoutsCmdObject[31]},
+	{Op: OpCreateCQ, Name: "CREATE_CQ", In: &layoutsCmdObject[32], Out: &layoutsCmdObject[33]},
+	{Op: OpDestroyCQ, Name: "DESTROY_CQ", In: &layoutsCmdObject[38], Out: &layoutsCmdObject[39]},
+	{Op: OpQueryCQ, Name: "QUERY_CQ", In: &layoutsCmdObject[36], Out: &layoutsCmdObject[37]},
+	{Op: OpModifyCQ, Name: "MODIFY_CQ", In: &layoutsCmdObject[34], Out: &layoutsCmdObject[35]},
 	{Op: OpCreateQP, Name: "CREATE_QP", In: &layoutsCmdRdma[0], Out: &layoutsCmdRdma[1]},
 	{Op: OpDestroyQP, Name: "DESTROY_QP", In: &layoutsCmdQp[14], Out: &layoutsCmdQp[15]},
 	{Op: OpRst2InitQP, Name: "RST2INIT_QP", In: &layoutsCmdQp[0], Out: &layoutsCmdQp[1]},
@@ -1582,8 +1590,8 @@ var commandTable = [...]Command{
 	{Op: OpDestroyGeneralObject, Name: "DESTROY_GENERAL_OBJECT", In: &layoutsCmdGeneral[6], Out: &layoutsCmdGeneral[7]},
 	{Op: OpCreateUCTX, Name: "CREATE_UCTX", In: nil, Out: nil},
 	{Op: OpDestroyUCTX, Name: "DESTROY_UCTX", In: nil, Out: nil},
-	{Op: OpCreateUMEM, Name: "CREATE_UMEM", In: nil, Out: nil},
-	{Op: OpDestroyUMEM, Name: "DESTROY_UMEM", In: nil, Out: nil},
+	{Op: OpCreateUMEM, Name: "CREATE_UMEM", In: &layoutsCmdObject[26], Out: &layoutsCmdObject[27]},
+	{Op: OpDestroyUMEM, Name: "DESTROY_UMEM", In: &layoutsCmdObject[28], Out: &layoutsCmdObject[29]},
 	{Op: OpSyncSteering, Name: "SYNC_STEERING", In: nil, Out: nil},
 	{Op: OpQueryVHCAState, Name: "QUERY_VHCA_STATE", In: &layoutsCmdGeneral[12], Out: &layoutsCmdGeneral[13]},
 	{Op: OpModifyVHCAState, Name: "MODIFY_VHCA_STATE", In: &layoutsCmdGeneral[14], Out: &layoutsCmdGeneral[15]},
@@ -1777,15 +1785,15 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", GenEQEInSize
 	case OpCreateCQ:
-		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\xf3\xf7\xff\x03\x00\x00\x00\x00\x00\x00\x0f\xc0\x1f\xff\xff\xff" +
+		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\xf3\xf7\xff\x03\xff\xff\xff\xff\x00\x00\x0f\xc0\x1f\xff\xff\xff" +
 			"\x0f\xff\xff\xff\xff\xff\xff\xff\x1f\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff" +
-			"\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80", CreateCQInSize
+			"\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x80", CreateCQInSize
 	case OpDestroyCQ:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff", DestroyCQInSize
 	case OpQueryCQ:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff", QueryCQInSize
 	case OpModifyCQ:
-		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xf3\xf7\xff\x03\x00\x00\x00\x00\x00\x00\x0f\xc0\x1f\xff\xff\xff" +
+		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xf3\xf7\xff\x03\xff\xff\xff\xff\x00\x00\x0f\xc0\x1f\xff\xff\xff" +
 			"\x0f\xff\xff\xff\xff\xff\xff\xff\x1f\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff" +
 			"\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80", ModifyCQInSize
 	case OpCreateQP:
@@ -1796,7 +1804,7 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xf0\xe7\xef\xe0\x00\x00\x00\x00\x00\xff\xff\xff\x1f\xff\xff\xff\x1f\xff\xff\xff\x00\x00\x00\x00" +
 			"\x00\xff\xff\xff\x00\xff\xff\xff\x00\xef\xef\xc7\x1f\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\x07\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff" +
-			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x80", CreateQPInSize
 	case OpDestroyQP:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff", DestroyQPInSize
@@ -1808,7 +1816,7 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xf0\xe7\xef\xe0\x00\x00\x00\x00\x00\xff\xff\xff\x1f\xff\xff\xff\x1f\xff\xff\xff\x00\x00\x00\x00" +
 			"\x00\xff\xff\xff\x00\xff\xff\xff\x00\xef\xef\xc7\x1f\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\x07\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff" +
-			"\xff\xff\xff\xff\xff\xff\xff\xff\x10", Rst2InitQPInSize
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", Rst2InitQPInSize
 	case OpInit2RTRQP:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x3b\xfc\xf4\xff\xff\xff" +
 			"\xff\x7f\xfb\xdf\xff\xff\xff\xff\x00\xff\xff\xff\x1f\xff\xff\xff\xc0\x00\xff\xff\xff\xff\xff\xff\xf8\xff\x0f\xff\x0f\xff\xff\xff" +
@@ -1817,7 +1825,7 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xf0\xe7\xef\xe0\x00\x00\x00\x00\x00\xff\xff\xff\x1f\xff\xff\xff\x1f\xff\xff\xff\x00\x00\x00\x00" +
 			"\x00\xff\xff\xff\x00\xff\xff\xff\x00\xef\xef\xc7\x1f\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\x07\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff" +
-			"\xff\xff\xff\xff\xff\xff\xff\xff\x10", Init2RTRQPInSize
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", Init2RTRQPInSize
 	case OpRTR2RTSQP:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x3b\xfc\xf4\xff\xff\xff" +
 			"\xff\x7f\xfb\xdf\xff\xff\xff\xff\x00\xff\xff\xff\x1f\xff\xff\xff\xc0\x00\xff\xff\xff\xff\xff\xff\xf8\xff\x0f\xff\x0f\xff\xff\xff" +
@@ -1826,7 +1834,7 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xf0\xe7\xef\xe0\x00\x00\x00\x00\x00\xff\xff\xff\x1f\xff\xff\xff\x1f\xff\xff\xff\x00\x00\x00\x00" +
 			"\x00\xff\xff\xff\x00\xff\xff\xff\x00\xef\xef\xc7\x1f\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\x07\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff" +
-			"\xff\xff\xff\xff\xff\xff\xff\xff\x10", RTR2RTSQPInSize
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", RTR2RTSQPInSize
 	case OpRTS2RTSQP:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x3b\xfc\xf4\xff\xff\xff" +
 			"\xff\x7f\xfb\xdf\xff\xff\xff\xff\x00\xff\xff\xff\x1f\xff\xff\xff\xc0\x00\xff\xff\xff\xff\xff\xff\xf8\xff\x0f\xff\x0f\xff\xff\xff" +
@@ -1835,7 +1843,7 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xf0\xe7\xef\xe0\x00\x00\x00\x00\x00\xff\xff\xff\x1f\xff\xff\xff\x1f\xff\xff\xff\x00\x00\x00\x00" +
 			"\x00\xff\xff\xff\x00\xff\xff\xff\x00\xef\xef\xc7\x1f\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\x07\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff" +
-			"\xff\xff\xff\xff\xff\xff\xff\xff\x10", RTS2RTSQPInSize
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", RTS2RTSQPInSize
 	case OpSQErr2RTSQP:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00\xff\xff\x3b\xfc\xf4\xff\xff\xff" +
 			"\xff\x7f\xfb\xdf\xff\xff\xff\xff\x00\xff\xff\xff\x1f\xff\xff\xff\xc0\x00\xff\xff\xff\xff\xff\xff\xf8\xff\x0f\xff\x0f\xff\xff\xff" +
@@ -1844,7 +1852,7 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xf0\xe7\xef\xe0\x00\x00\x00\x00\x00\xff\xff\xff\x1f\xff\xff\xff\x1f\xff\xff\xff\x00\x00\x00\x00" +
 			"\x00\xff\xff\xff\x00\xff\xff\xff\x00\xef\xef\xc7\x1f\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\x07\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff" +
-			"\xff\xff\xff\xff\xff\xff\xff\xff\x10", SQErr2RTSQPInSize
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", SQErr2RTSQPInSize
 	case OpToErrQP:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff", ToErrQPInSize
 	case OpToRstQP:
@@ -1859,7 +1867,7 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xf0\xe7\xef\xe0\x00\x00\x00\x00\x00\xff\xff\xff\x1f\xff\xff\xff\x1f\xff\xff\xff\x00\x00\x00\x00" +
 			"\x00\xff\xff\xff\x00\xff\xff\xff\x00\xef\xef\xc7\x1f\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\x07\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff" +
-			"\xff\xff\xff\xff\xff\xff\xff\xff\x10", SQD2RTSQPInSize
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", SQD2RTSQPInSize
 	case OpInit2InitQP:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x3b\xfc\xf4\xff\xff\xff" +
 			"\xff\x7f\xfb\xdf\xff\xff\xff\xff\x00\xff\xff\xff\x1f\xff\xff\xff\xc0\x00\xff\xff\xff\xff\xff\xff\xf8\xff\x0f\xff\x0f\xff\xff\xff" +
@@ -1868,7 +1876,7 @@ func namedInput(op Opcode) (mask string, size int) {
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xf0\xe7\xef\xe0\x00\x00\x00\x00\x00\xff\xff\xff\x1f\xff\xff\xff\x1f\xff\xff\xff\x00\x00\x00\x00" +
 			"\x00\xff\xff\xff\x00\xff\xff\xff\x00\xef\xef\xc7\x1f\xff\xff\xff\x00\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 			"\xff\xff\xff\xff\x07\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff" +
-			"\xff\xff\xff\xff\xff\xff\xff\xff\x10", Init2InitQPInSize
+			"\xff\xff\xff\xff\xff\xff\xff\xff\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", Init2InitQPInSize
 	case OpCreatePSV:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\xf0\xff\xff\xff", CreatePSVInSize
 	case OpDestroyPSV:
@@ -2159,6 +2167,11 @@ func namedInput(op Opcode) (mask string, size int) {
 		return "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", QueryGeneralObjectInSize
 	case OpDestroyGeneralObject:
 		return "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", DestroyGeneralObjectInSize
+	case OpCreateUMEM:
+		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+			"\x00\x00\x00\x1f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", CreateUMEMInSize
+	case OpDestroyUMEM:
+		return "\xff\xff\xff\xff\x00\x00\xff\xff\x00\xff\xff\xff", DestroyUMEMInSize
 	case OpQueryVHCAState:
 		return "\xff\xff\xff\xff\x00\x00\xff\xff\x80\x00\xff\xff", QueryVHCAStateInSize
 	case OpModifyVHCAState:

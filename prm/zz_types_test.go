@@ -154,6 +154,10 @@ func newValue(name string) value {
 		return new(CreateTISIn)
 	case "CreateTISOut":
 		return new(CreateTISOut)
+	case "CreateUMEMIn":
+		return new(CreateUMEMIn)
+	case "CreateUMEMOut":
+		return new(CreateUMEMOut)
 	case "CreateXRCSRQIn":
 		return new(CreateXRCSRQIn)
 	case "CreateXRCSRQOut":
@@ -270,6 +274,10 @@ func newValue(name string) value {
 		return new(DestroyTISIn)
 	case "DestroyTISOut":
 		return new(DestroyTISOut)
+	case "DestroyUMEMIn":
+		return new(DestroyUMEMIn)
+	case "DestroyUMEMOut":
+		return new(DestroyUMEMOut)
 	case "DestroyXRCSRQIn":
 		return new(DestroyXRCSRQIn)
 	case "DestroyXRCSRQOut":

@@ -48,8 +48,6 @@ var namedCommands = []Command{
 	{Op: 0x942, Name: "QueryModifyHeaderContext", PRM: "QUERY_MODIFY_HEADER_CONTEXT"},
 	{Op: 0xA04, Name: "CreateUCTX", PRM: "CREATE_UCTX"},
 	{Op: 0xA06, Name: "DestroyUCTX", PRM: "DESTROY_UCTX"},
-	{Op: 0xA08, Name: "CreateUMEM", PRM: "CREATE_UMEM"},
-	{Op: 0xA0A, Name: "DestroyUMEM", PRM: "DESTROY_UMEM"},
 	{Op: 0xB00, Name: "SyncSteering", PRM: "SYNC_STEERING"},
 	{Op: 0xB12, Name: "SyncCrypto", PRM: "SYNC_CRYPTO"},
 	{Op: 0xB16, Name: "AllowOtherVHCAAccess", PRM: "ALLOW_OTHER_VHCA_ACCESS"},

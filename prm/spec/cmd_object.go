@@ -98,6 +98,22 @@ var objectCommands = []Command{
 			blob("BSF1KLM1PASMTT2_3", "bsf1_klm1_pas_mtt2_3", 0x120, 0x10, ""),
 		}},
 	},
+	{Op: 0xA08, Name: "CreateUMEM", PRM: "CREATE_UMEM", Doc: "user memory that contexts name by number and offset; source: mlx5_ifc.h of Linux and rdma-core",
+		In: &Layout{Name: "CreateUMEMIn", PRM: "create_umem_in", Size: 0x30, Fields: []Field{
+			bits("LogPageSize", "umem.log_page_size", 0x20, 4, 0, "page size = 2^(12+x)"),
+			bits("PageOffset", "umem.page_offset", 0x24, 31, 0, "bytes from the first page to the start of the memory"),
+			bits("NumOfMTT", "umem.num_of_mtt", 0x28, 63, 0, "entries in the list"),
+		}, Tail: words("MTT", "umem.mtt", 0x30, 8, "", "page addresses; bit 1 = may be written, bit 0 = may be read")},
+		Out: &Layout{Name: "CreateUMEMOut", PRM: "create_umem_out", Size: 0x10, Fields: []Field{
+			bits("UMEMID", "umem_id", 0x08, 23, 0, "umem number"),
+		}},
+	},
+	{Op: 0xA0A, Name: "DestroyUMEM", PRM: "DESTROY_UMEM",
+		In: &Layout{Name: "DestroyUMEMIn", PRM: "destroy_umem_in", Size: 0x10, Fields: []Field{
+			bits("UMEMID", "umem_id", 0x08, 23, 0, "umem number"),
+		}},
+		Out: &Layout{Name: "DestroyUMEMOut", PRM: "destroy_umem_out", Size: 0x10},
+	},
 	{Op: 0x203, Name: "QuerySpecialContexts", PRM: "QUERY_SPECIAL_CONTEXTS",
 		In: &Layout{Name: "QuerySpecialContextsIn", PRM: "query_special_contexts_in", Size: 0x10},
 		Out: &Layout{Name: "QuerySpecialContextsOut", PRM: "query_special_contexts_out", Size: 0x20, Fields: []Field{
@@ -111,6 +127,8 @@ var objectCommands = []Command{
 	{Op: 0x400, Name: "CreateCQ", PRM: "CREATE_CQ",
 		In: &Layout{Name: "CreateCQIn", PRM: "create_cq_in", Size: 0x110, Fields: []Field{
 			embed("Context", "cq_context", "CQContext", 0x10, ""),
+			bits("CQUMEMOffset", "cq_umem_offset", 0x50, 63, 0, "with cq_umem_valid: where the ring starts in the umem"),
+			bits("CQUMEMID", "cq_umem_id", 0x58, 31, 0, "with cq_umem_valid"),
 			bits("CQUMEMValid", "cq_umem_valid", 0x5C, 31, 31, "umem-based (devx)"),
 		}, Tail: words("PAS", "pas", 0x110, 8, "", "array of 64-bit page addresses (BE), page size 2^(12+log_page_size)")},
 		Out: &Layout{Name: "CreateCQOut", PRM: "create_cq_out", Size: 0x10, Fields: []Field{

@@ -28,6 +28,7 @@ var contextLayouts = []Layout{
 		bits("MiniCQEResFormat", "mini_cqe_res_format", 0x00, 13, 12, "0 hash, 1 checksum, 3 checksum+stride index"),
 		enum("CQState", bits("ST", "st", 0x00, 11, 8, "RO")),
 		bits("CQECompressionLayout", "cqe_compression_layout", 0x00, 1, 0, "0 basic, 1 enhanced"),
+		bits("DBRUMEMID", "dbr_umem_id", 0x04, 31, 0, "with dbr_umem_valid: dbr_addr is an offset in this umem"),
 		bits("PageOffset", "page_offset", 0x08, 11, 6, "start offset in the first page, units of page_size/64 (Linux: 0)"),
 		bits("LogCQSize", "log_cq_size", 0x0C, 28, 24, "log2(CQEs)"),
 		bits("UARPage", "uar_page", 0x0C, 23, 0, "UAR index used for the doorbells"),

@@ -75,6 +75,7 @@ var rdmaLayouts = []Layout{
 		bits("CSRes", "cs_res", 0xC4, 7, 0, "responder: 0, 1 ≤32 B, 2 ≤64 B"),
 		bits("DCAccessKey", "dc_access_key", 0xC8, 63, 0, ""),
 		bits("DBRUMEMValid", "dbr_umem_valid", 0xD0, 28, 28, ""),
+		bits("DBRUMEMID", "dbr_umem_id", 0xE4, 31, 0, "with dbr_umem_valid: dbr_addr is an offset in this umem"),
 	}},
 	{Name: "AddressPath", PRM: "ads", Size: 0x2C, Fields: []Field{
 		bits("FL", "fl", 0x00, 31, 31, ""),

@@ -13,7 +13,7 @@ const MaxPages = 16 << 20
 
 var (
 	// ErrAddress: not the address of a page that firmware can use.
-	ErrAddress = errors.New("page address is zero or not a multiple of 4096")
+	ErrAddress = errors.New("page address is not a multiple of 4096")
 	// ErrTwice: the page was given before and has not been returned.
 	ErrTwice = errors.New("page was given twice")
 	// ErrTooMany: more pages than firmware can keep books of.
@@ -50,7 +50,8 @@ func (b *Books) Clear() { *b = Books{seed: b.seed} }
 
 // Give takes a page.
 func (b *Books) Give(addr uint64) error {
-	if addr == 0 || addr&(1<<PageShift-1) != 0 {
+	// Address 0 is a page as any other: behind an IOMMU, rdma-core gives it first.
+	if addr&(1<<PageShift-1) != 0 {
 		return ErrAddress
 	}
 	if len(b.pages) >= MaxPages {

@@ -23,12 +23,14 @@ const (
 	FlowCounter
 	QCounter
 	ModifyHeader
+	UMEM
+	QP
 	Kinds // how many there are
 )
 
 var kindNames = [Kinds]string{
 	"none", "uar", "pd", "transport domain", "mkey", "eq", "cq", "sq", "rq", "rmp", "tis", "tir", "rqt",
-	"flow table", "flow group", "flow entry", "flow counter", "q counter", "modify header",
+	"flow table", "flow group", "flow entry", "flow counter", "q counter", "modify header", "umem", "qp",
 }
 
 func (k Kind) String() string {

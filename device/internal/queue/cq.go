@@ -36,6 +36,8 @@ type CQConfig struct {
 	// EQN takes completion events, UAR is the page whose doorbells arm the CQ.
 	EQN uint8
 	UAR uint32
+	// Uses is what else the CQ holds: the memory of its ring and record, if it has a number.
+	Uses object.Uses
 	// Context is the CQ context as created and modified, for QUERY_CQ.
 	Context prm.CQContext
 }

@@ -33,6 +33,7 @@ type SQConfig struct {
 	MultiPacket bool
 	UserIndex   uint32
 	Priority    uint8         // of its TIS, 0 to 7
+	Uses        object.Uses   // the memory of its ring and record, if it has a number
 	Context     prm.SQContext // as created and modified, for QUERY_SQ
 }
 

@@ -20,6 +20,8 @@ type WQConfig struct {
 	LogStrideSize uint8
 	// Shift puts frames two bytes into their first stride, so that IP headers are aligned.
 	Shift bool
+	// Uses is what it holds: the memory of its ring and record, if it has a number.
+	Uses object.Uses
 }
 
 // headed reports whether WQEs start with a next segment.
