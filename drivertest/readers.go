@@ -57,9 +57,13 @@ func quickStats(e *Env) {
 	e.Same(e.Receive(0, len(want)), want)
 	e.Until("quick readings catch up", func() bool {
 		s := e.NIC.QuickStats()
-		return s.Get("rx_vport_unicast_packets") == 20 && s.Get("rx_packets") == 20
+		vport, _ := e.since(s, "rx_vport_unicast_packets")
+		return vport == 20 && s.Get("rx_packets") == 20
 	})
-	e.Until("those of all groups, too", func() bool { return e.NIC.QuickAllStats().Get("rx_prio0_packets") == 20 })
+	e.Until("those of all groups, too", func() bool {
+		prio, _ := e.since(e.NIC.QuickAllStats(), "rx_prio0_packets")
+		return prio == 20
+	})
 	e.settled()
 	begin, before := time.Now(), e.NIC.CommandStats().Issued
 	var readers sync.WaitGroup
