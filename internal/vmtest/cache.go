@@ -33,6 +33,7 @@ func DefaultCache() (Cache, error) {
 const (
 	partQEMU     = "qemu"
 	partUserland = "userland"
+	partRDMACore = "rdma-core"
 )
 
 // KernelSource is a kernel that Fetch can get.

@@ -87,6 +87,12 @@ func (c Cache) missing(o FetchOptions) ([]part, error) {
 				return a.closure(ctx, "", "busybox-static", "bash", "ethtool", "iproute2")
 			},
 		},
+		{
+			name: partRDMACore, arch: "amd64", suites: []string{baseSuite},
+			get: func(ctx context.Context, a *aptWorld) error {
+				return a.download(ctx, "libibverbs-dev", "libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200")
+			},
+		},
 	}
 	if o.Selftests {
 		all = append(all, selftestParts()...)

@@ -148,6 +148,9 @@ func (c Cache) Userland() (Userland, error) {
 	return Userland{}, fmt.Errorf("a static busybox for the guest: %w", ErrMissing)
 }
 
+// RDMACore finds the root of Debian's rdma-core, which only tests use; ok is false if it has not been fetched.
+func (c Cache) RDMACore() (root string, ok bool) { return c.complete(partRDMACore) }
+
 // Ready reports whether a guest can be booted without fetching anything: nil, or an error that says what
 // is missing. kernel is a name in KernelSources, "" the first.
 func (c Cache) Ready(ctx context.Context, kernel string) error {

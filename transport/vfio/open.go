@@ -221,7 +221,7 @@ func sharedGroup(root string, d Device) error {
 func explainOpen(err error, name string) error {
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w: type sudo chown $USER %s (docs/vfio.md has a udev rule), or run as root", err, name)
+		return fmt.Errorf("%w: type sudo chown $USER %s (docs/hardware.md has a udev rule), or run as root", err, name)
 	case errors.Is(err, unix.ENOENT) && path.Base(name) == "vfio":
 		return fmt.Errorf("%w: type modprobe vfio-pci", err)
 	case errors.Is(err, unix.EBUSY):
