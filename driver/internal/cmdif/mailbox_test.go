@@ -180,7 +180,9 @@ func TestMailboxCostDoesNotGrow(t *testing.T) {
 		l = best(l, list, 20)
 	}
 	t.Logf("1,000 live: %v, 20,000 live: %v (%.2f times), list: %v (%.0f times)", a, b, float64(b)/float64(a), l, float64(l)/float64(b))
-	if float64(b) > 1.5*float64(a) {
+	// A cost that grows would be 20 times as high. What is left is the caches' part, which others use too: twice
+	// was seen on a machine under heavy load.
+	if b > 5*a {
 		t.Errorf("a block costs %v with 1,000 out and %v with 20,000", a, b)
 	}
 	if l < 10*b {
