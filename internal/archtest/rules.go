@@ -78,7 +78,8 @@ func Design() Rules {
 			{Folder: "internal/control", Modules: []string{"golang.org/x/sys"}},
 			{Folder: "internal/plan", Modules: []string{"github.com/pelletier/go-toml/v2"}},
 			{Folder: "lab", Modules: []string{"github.com/HdrHistogram/hdrhistogram-go"}},
-			{Folder: "metrics", Modules: []string{"github.com/prometheus/client_golang"}},
+			// client_model has the types of client_golang's interface Metric.
+			{Folder: "metrics", Modules: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model"}},
 			{Folder: "cmd", Modules: []string{
 				"charm.land/bubbletea/v2", "github.com/alecthomas/kong", "github.com/gopacket/gopacket", "golang.org/x/sys", "golang.org/x/term",
 			}},
