@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	_ "embed"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"cxkit/device/wire"
 	"cxkit/internal/vmtest"
 )
 
@@ -26,9 +26,6 @@ var script string
 
 //go:embed csum_env.py
 var checksumEnvironment string
-
-// model is the card whose tests count.
-const model = "mlx5_core"
 
 // rivals are QEMU's cards: the kernel's driver, and QEMU's name.
 func rivals() map[string]string {
@@ -53,7 +50,7 @@ func main() {
 	flag.StringVar(&o.kernel, "kernel", "6.12-full", "the guest's kernel")
 	flag.StringVar(&o.kinds, "kinds", model+" e1000e igb vmxnet3 virtio_net", "drivers of the cards to test")
 	flag.StringVar(&o.tests, "tests", ".", "a regular expression: which tests")
-	flag.StringVar(&o.write, "write", "", "write the table to this file")
+	flag.StringVar(&o.write, "write", "", "write tables into this file, behind its line "+mark)
 	flag.StringVar(&o.record, "record", "", "keep all that the guest prints in this file")
 	flag.StringVar(&o.from, "from", "", "run no guest, but read what an earlier run recorded")
 	flag.IntVar(&o.cpus, "cpus", 6, "the guest's processors, and with them a card's queues")
@@ -75,13 +72,7 @@ func run(ctx context.Context, o options) error {
 	out := parse(text)
 	out.summary(os.Stdout)
 	if o.write != "" {
-		f, err := os.Create(o.write)
-		if err != nil {
-			return err
-		}
-		w := bufio.NewWriter(f)
-		out.document(w)
-		if err := errors.Join(w.Flush(), f.Close()); err != nil {
+		if err := out.rewrite(o.write); err != nil {
 			return err
 		}
 	}
@@ -112,8 +103,7 @@ func listen(ctx context.Context, o options) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	g.Sockets = []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
-	cards, err := vmtest.ServeCards(vmtest.CardsConfig{Sockets: g.Sockets})
+	cards, near, far, err := serve(&g, dir)
 	if err != nil {
 		return "", err
 	}
@@ -128,10 +118,23 @@ func listen(ctx context.Context, o options) (string, error) {
 		g.Output = io.MultiWriter(g.Output, f)
 	}
 	_, err = g.Run(ctx)
-	if err = errors.Join(err, cards.Close()); err != nil {
+	if err = errors.Join(err, cards.Close(), near.Close(), far.Close()); err != nil {
 		return "", err
 	}
 	return text.String(), nil
+}
+
+// serve makes three cards for a guest: two on a cable, and one without.
+func serve(g *vmtest.Guest, dir string) (cards *vmtest.Cards, near, far *wire.End, err error) {
+	for _, name := range []string{"a", "b", "c"} {
+		g.Sockets = append(g.Sockets, filepath.Join(dir, name))
+	}
+	near, far = wire.NewCable(wire.CableOptions{Lossy: true})
+	cards, err = vmtest.ServeCards(vmtest.CardsConfig{Sockets: g.Sockets, Ports: []wire.Port{near, far, wire.NewDiscard()}})
+	if err == nil {
+		_, err = cards.Card(2).Plug(0, nil)
+	}
+	return cards, near, far, err
 }
 
 // guest is one that has two cards of each kind, wired to each other, and the tests.

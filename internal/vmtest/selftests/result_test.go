@@ -29,7 +29,7 @@ TEST: nothing                                                       [SKIP]
 @status 1
 @end
 @test mlx5_core drivers/net/hw/loopback.sh
-SKIP: no loopback
+TEST: SKIP: dev eth0 does not support loopback                      [ OK ]
 @status 4
 @end
 @test mlx5_core drivers/net/netcons_basic.sh
@@ -47,7 +47,7 @@ SKIP: no loopback
 		{"mlx5_core", "drivers/net/hw/ethtool.sh", "force of same speed autoneg off", pass, ""},
 		{"mlx5_core", "drivers/net/hw/ethtool.sh", "force speeds", fail, "speed is wrong"},
 		{"mlx5_core", "drivers/net/hw/ethtool.sh", "nothing", skip, "no hardware"},
-		{"mlx5_core", "drivers/net/hw/loopback.sh", "(whole)", skip, "SKIP: no loopback"},
+		{"mlx5_core", "drivers/net/hw/loopback.sh", "SKIP: dev eth0 does not support loopback", skip, ""},
 		{"mlx5_core", "drivers/net/netcons_basic.sh", "(whole)", pass, ""},
 		{"mlx5_core", "drivers/net/slow.py", "(time)", fail, "not over after 15 minutes"},
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -45,7 +47,7 @@ func (o *outcome) count(kind string, v verdict) int {
 func (o *outcome) others(r row) bool {
 	n := 0
 	for kind, other := range r.on {
-		if kind == "mlx5_core" {
+		if kind == model {
 			continue
 		}
 		if other.verdict != fail {
@@ -61,16 +63,16 @@ func (o *outcome) judge() error {
 	var bad []string
 	bad = append(bad, o.trouble...)
 	for _, r := range o.rows() {
-		if own := r.on["mlx5_core"]; own.verdict == fail && !o.others(r) {
+		if own := r.on[model]; own.verdict == fail && !o.others(r) {
 			bad = append(bad, fmt.Sprintf("%s %s fails: %s", r.test, r.name, own.why))
 		}
 	}
 	for _, line := range o.dmesg {
-		if strings.HasPrefix(line, "mlx5_core ") {
+		if strings.HasPrefix(line, model+" ") {
 			bad = append(bad, "dmesg, "+line)
 		}
 	}
-	own := o.count("mlx5_core", pass)
+	own := o.count(model, pass)
 	for _, kind := range o.kinds {
 		if n := o.count(kind, pass); n > own {
 			bad = append(bad, fmt.Sprintf("%d cases pass, on %s %d", own, kind, n))
@@ -92,13 +94,31 @@ func (o *outcome) summary(w io.Writer) {
 		fmt.Fprintf(w, "%-12s pass %d, fail %d, skip %d\n", kind, o.count(kind, pass), o.count(kind, fail), o.count(kind, skip))
 	}
 	for _, r := range o.results {
-		if r.kind == "mlx5_core" && r.verdict != pass {
+		if r.kind == model && r.verdict != pass {
 			fmt.Fprintf(w, "%s %s %s: %s\n", r.verdict, r.test, r.name, r.why)
 		}
 	}
 	for _, line := range o.dmesg {
 		fmt.Fprintln(w, "dmesg,", line)
 	}
+}
+
+// mark is the line of a document behind which tables come.
+const mark = "<!-- results -->"
+
+// rewrite puts the tables into a document, in place of those there.
+func (o *outcome) rewrite(name string) error {
+	old, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	text, _, ok := strings.Cut(string(old), mark+"\n")
+	if !ok {
+		return fmt.Errorf("%s: no line %s", name, mark)
+	}
+	b := bytes.NewBufferString(text + mark + "\n\n")
+	o.document(b)
+	return os.WriteFile(name, b.Bytes(), 0o644)
 }
 
 // document writes the table for people.
@@ -124,7 +144,7 @@ func (o *outcome) document(w io.Writer) {
 		for _, kind := range o.kinds {
 			fmt.Fprintf(w, " %s |", r.on[kind].verdict)
 		}
-		fmt.Fprintf(w, " %s |\n", escape(r.on["mlx5_core"].why))
+		fmt.Fprintf(w, " %s |\n", escape(r.on[model].why))
 	}
 	if len(o.dmesg) > 0 {
 		fmt.Fprintf(w, "\nThe kernel's complaints while tests ran:\n\n")
