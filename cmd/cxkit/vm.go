@@ -22,11 +22,13 @@ import (
 type vmCommand struct {
 	Cmd   string `placeholder:"TEXT" help:"Shell text to run in the guest; without it the console is a shell."`
 	Fetch bool   `help:"Fetch QEMU, a guest's programs and the kernel into the cache folder, and exit."`
+	Build bool   `help:"Make the module of --patch, print where it is, and exit."`
 
 	Kernel  string   `default:"6.12" placeholder:"KERNEL" help:"Kernel to boot: a bzImage, or one that is fetched: 6.12, 6.1, 6.12-full (default ${default})."`
 	Modules string   `placeholder:"DIR" type:"path" help:"Folder with the modules of a kernel given by path: /lib/modules/RELEASE or a build tree."`
 	Append  string   `placeholder:"TEXT" help:"Add to the kernel's command line."`
-	Module  []string `placeholder:"NAME" help:"Have a further module in the guest, with what it depends on (repeatable)."`
+	Module  []string `placeholder:"NAME|FILE" help:"Have a further module in the guest, with what it depends on; a file NAME.ko takes the place of the kernel's own (repeatable)."`
+	Patch   []string `placeholder:"FILE" type:"path" help:"Boot with an mlx5_core whose source this unified diff or sed script changed; for a fetched kernel (repeatable)."`
 	Load    []string `default:"mlx5_core" placeholder:"NAME" help:"Load these modules before the command (default ${default}); none for none."`
 	File    []string `placeholder:"FILE[:PATH]" help:"Put a file of the host into the guest's root file system (repeatable)."`
 
@@ -98,6 +100,10 @@ func (c *vmCommand) check() error {
 		return usagef("--trace is for cards of this process: give it to cxkit serve")
 	case c.Modules != "" && c.fetchedKernel():
 		return usagef("--modules is for a kernel given by path; %s has its own", c.Kernel)
+	case len(c.Patch) > 0 && !c.fetchedKernel():
+		return usagef("--patch is for kernels that are fetched; build %s yourself, and give --modules", c.Kernel)
+	case c.Build && len(c.Patch) == 0:
+		return usagef("--build needs --patch")
 	}
 	if err := checkProfile(c.Device); err != nil {
 		return err
@@ -144,6 +150,14 @@ func (c *vmCommand) Run(w *world) error {
 	if c.Fetch {
 		return c.fetch(w, cache)
 	}
+	if c.Build {
+		ko, err := c.patched(w, cache)
+		if err != nil {
+			return interruptedOr(w, err)
+		}
+		fmt.Fprintln(w.out, ko)
+		return nil
+	}
 	g, err := c.guest(w, cache)
 	if err != nil {
 		return err
@@ -158,7 +172,7 @@ func (c *vmCommand) Run(w *world) error {
 
 // fetch fills the cache.
 func (c *vmCommand) fetch(w *world, cache vmtest.Cache) error {
-	o := vmtest.FetchOptions{Log: io.Discard}
+	o := vmtest.FetchOptions{Log: io.Discard, Sources: len(c.Patch) > 0}
 	if c.fetchedKernel() {
 		o.Kernels = []string{c.Kernel}
 	}
@@ -186,7 +200,21 @@ func interruptedOr(w *world, err error) error {
 func (c *vmCommand) guest(w *world, cache vmtest.Cache) (*vmtest.Guest, error) {
 	g := &vmtest.Guest{
 		Mem: c.Mem, CPUs: c.CPUs, Append: c.Append, Command: c.Cmd, Shell: c.Cmd == "",
-		Modules: append([]string{"8021q"}, c.Module...), Limit: c.Limit, Devices: c.QEMUArg,
+		Modules: []string{"8021q"}, Limit: c.Limit, Devices: c.QEMUArg,
+	}
+	for _, m := range c.Module {
+		if filepath.Ext(m) == ".ko" {
+			g.ModuleFiles = append(g.ModuleFiles, m)
+		} else {
+			g.Modules = append(g.Modules, m)
+		}
+	}
+	if len(c.Patch) > 0 {
+		ko, err := c.patched(w, cache)
+		if err != nil {
+			return nil, interruptedOr(w, err)
+		}
+		g.ModuleFiles = append(g.ModuleFiles, ko)
 	}
 	for _, m := range c.Load {
 		if m != "none" {
@@ -216,6 +244,33 @@ func (c *vmCommand) guest(w *world, cache vmtest.Cache) (*vmtest.Guest, error) {
 		g.Accel = vmtest.Accel(c.Accel)
 	}
 	return g, err
+}
+
+// patched is the module of --patch, which is built if it was not yet.
+func (c *vmCommand) patched(w *world, cache vmtest.Cache) (string, error) {
+	var edits []vmtest.Edit
+	for _, path := range c.Patch {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return "", usagef("--patch: %w", err)
+		}
+		edits = append(edits, vmtest.Edit{Name: path, Text: text})
+	}
+	log := io.Discard
+	if c.Verbose > 1 {
+		log = w.err
+	}
+	ko, err := cache.BuildModule(w.ctx, c.Kernel, edits, log)
+	if errors.Is(err, vmtest.ErrMissing) {
+		fmt.Fprintf(w.err, "cxkit: fetching kernel %s, its source and its compiler into %s, once\n", c.Kernel, cache.Dir)
+		if err = c.fetch(w, cache); err == nil {
+			ko, err = cache.BuildModule(w.ctx, c.Kernel, edits, log)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("mlx5_core of kernel %s, changed: %w", c.Kernel, err)
+	}
+	return ko, nil
 }
 
 // tools finds QEMU, kernel and the guest's programs.

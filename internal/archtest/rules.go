@@ -62,6 +62,8 @@ func Design() Rules {
 			},
 			{Folders: []string{"cmd"}, Any: true, Never: []string{"internal/archtest"}},
 			{Folders: []string{"internal/archtest"}},
+			// Studies of Linux's own driver use cxkit's commands as anybody would, and nothing behind them.
+			{Folders: []string{"examples"}},
 			// Programs that people run by hand, each a file of its own.
 			{Folders: []string{"scripts"}, Any: true, Never: []string{"internal/archtest"}},
 		},
@@ -74,6 +76,7 @@ func Design() Rules {
 			{Folder: "driver", Modules: []string{"golang.org/x/sys"}},
 			{Folder: "device", Modules: []string{"golang.org/x/sys"}},
 			{Folder: "transport", Modules: []string{"golang.org/x/sys"}},
+			{Folder: "examples", Modules: []string{"golang.org/x/sys"}},
 			{Folder: "device/wire/capture", Modules: []string{"github.com/gopacket/gopacket"}},
 			{Folder: "internal/control", Modules: []string{"golang.org/x/sys"}},
 			{Folder: "internal/plan", Modules: []string{"github.com/pelletier/go-toml/v2"}},

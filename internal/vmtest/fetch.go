@@ -16,6 +16,8 @@ type FetchOptions struct {
 	Kernels []string
 	// Selftests adds the kernel's own tests and what they need.
 	Selftests bool
+	// Sources also fetches what BuildModule needs for these kernels.
+	Sources bool
 	// Mirror is a Debian mirror's URI; "" means the one that the system's apt uses.
 	Mirror string
 	// Log gets what apt prints; nil throws it away.
@@ -103,6 +105,9 @@ func (c Cache) missing(o FetchOptions) ([]part, error) {
 			return nil, err
 		}
 		all = append(all, part{name: k.part(), arch: "amd64", suites: []string{k.Suite}, get: k.get})
+		if o.Sources {
+			all = append(all, c.sources(k))
+		}
 	}
 	var missing []part
 	for _, p := range all {

@@ -39,6 +39,8 @@ type Guest struct {
 	// Modules are kernel modules to have, Load those to load before the command, in this order. What they
 	// depend on comes along; names the kernel has no module for are taken to be built in.
 	Modules, Load []string
+	// ModuleFiles are modules (NAME.ko) to have in place of the kernel's own.
+	ModuleFiles []string
 	// Tools are programs of the userland to have beside busybox.
 	Tools []string
 	// Files are further files, Trees folders of the host's.
@@ -153,6 +155,11 @@ func (g Guest) writeInitramfs(path, nonce string) error {
 		tree, err := openModules(g.Kernel.Modules, g.Userland.Busybox)
 		if err != nil {
 			return err
+		}
+		for _, path := range g.ModuleFiles {
+			name := moduleName(strings.TrimSuffix(filepath.Base(path), ".ko"))
+			tree.files[name] = path
+			names = append(names, name)
 		}
 		if r.modules, err = tree.closure(names); err != nil {
 			return err
