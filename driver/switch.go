@@ -346,9 +346,10 @@ func (n *NIC) endVFs(ctx context.Context) error {
 		if err != nil && !errors.As(err, &refused) {
 			errs = append(errs, err)
 		}
-		if !s.elsewhere {
-			errs = append(errs, n.hca.Pages.Disable(ctx, s.pages[i]))
-		}
+	}
+	// Pages of all of them are on their way back before the first is waited for.
+	for _, f := range s.pages {
+		errs = append(errs, n.hca.Pages.Disable(ctx, f))
 	}
 	s.pages = nil
 	if s.elsewhere {

@@ -241,7 +241,7 @@ func (v VportStats) Snapshot() stats.Snapshot {
 
 // VportStats reads the counters of a vport.
 func (n *NIC) VportStats(ctx context.Context, v Vport) (VportStats, error) {
-	if n.esw == nil {
+	if n.esw == nil || n.esw.elsewhere {
 		return VportStats{}, ErrNoSwitch
 	}
 	var out prm.QueryVportCounterOut

@@ -14,6 +14,7 @@ import (
 
 	"cxkit/device"
 	"cxkit/driver"
+	"cxkit/internal/vmtest"
 	"cxkit/trace"
 	"cxkit/transport/inproc"
 )
@@ -28,11 +29,13 @@ type vfHost struct {
 
 // vfHostConfig says which.
 type vfHostConfig struct {
-	card  *device.Card
-	vfs   int
-	mode  driver.Mode
-	trace *trace.Recorder
-	log   *slog.Logger
+	cards   *vmtest.Cards
+	card    *device.Card // the one
+	vfs     int
+	sockets []string // where virtual functions are served while they are enabled; there may be fewer
+	mode    driver.Mode
+	trace   *trace.Recorder
+	log     *slog.Logger
 }
 
 // vfHostClose bounds the end of the physical function.
@@ -63,6 +66,9 @@ func newVFHost(ctx context.Context, c vfHostConfig) (*vfHost, error) {
 			h.later(b.Close)
 		}
 	}
+	if err == nil {
+		err = h.serve()
+	}
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -90,6 +96,15 @@ func (h *vfHost) open(ctx context.Context, c driver.Config) (*driver.NIC, error)
 		return nic.Close(ctx)
 	})
 	return nic, nil
+}
+
+// serve serves the virtual functions.
+func (h *vfHost) serve() error {
+	stop, err := h.c.cards.ServeVirtual(0, h.c.sockets)
+	if err == nil {
+		h.later(stop)
+	}
+	return err
 }
 
 // longBoot is how long a host waits for the card's processor at a time.
@@ -121,6 +136,9 @@ func (h *vfHost) live(ctx context.Context) error {
 		return err
 	}
 	if err := nic.EnableVFs(ctx, h.c.vfs); err != nil {
+		return err
+	}
+	if err := h.serve(); err != nil {
 		return err
 	}
 	select {
@@ -166,8 +184,8 @@ func (h *vfHost) Close() error {
 	return errors.Join(errs...)
 }
 
-// tree prints what is joined by the e-switch. sockets are those of virtual functions, of which there may be fewer.
-func (c *vfHostConfig) tree(w io.Writer, port, processor string, sockets []string) {
+// tree prints what is joined by the e-switch.
+func (c *vfHostConfig) tree(w io.Writer, port, processor string) {
 	state := c.card.State(0)
 	info := c.card.Function(0).Info()
 	pf := c.card.HostPF(0)
@@ -184,8 +202,8 @@ func (c *vfHostConfig) tree(w io.Writer, port, processor string, sockets []strin
 		if i == c.vfs-1 {
 			branch = "└"
 		}
-		if i < len(sockets) {
-			at = "at " + sockets[i]
+		if i < len(c.sockets) {
+			at = "at " + c.sockets[i]
 		}
 		fmt.Fprintf(w, "%s─ vport %d: %s %s\n", branch, i+1, c.card.Function(c.card.VF(0, i+1)).Info().Address, at)
 	}

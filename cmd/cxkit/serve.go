@@ -134,7 +134,7 @@ func (c *serveCommand) serveVFs(w *world) error {
 	if err != nil {
 		return err
 	}
-	s.host.c.tree(w.out, s.plugs.names[0], c.Socket[0], config.virtual)
+	s.host.c.tree(w.out, s.plugs.names[0], c.Socket[0])
 	if embedded {
 		fmt.Fprintf(w.out, "  %s\n", shellWords(vmtest.CardArguments(0, c.Socket[0])))
 	}

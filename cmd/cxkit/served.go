@@ -75,7 +75,7 @@ func (s *served) start(w *world, c servedConfig) (err error) {
 	}
 	profile, _ := strings.CutPrefix(c.device, "sim:")
 	s.cards, err = vmtest.ServeCards(vmtest.CardsConfig{
-		Sockets: c.sockets, Virtual: c.virtual, Ports: s.plugs.wires(), Trace: s.rec, Logger: c.log,
+		Sockets: c.sockets, Ports: s.plugs.wires(), Trace: s.rec, Logger: c.log,
 		// Kernels of all ages drive the card: a bit that is reserved to us may have a meaning to them.
 		Device: device.Config{Profile: profile, Seed: c.seed, Lenient: true, Faults: broken, MapDoorbells: c.mapDoorbells, VFs: c.vfs},
 	})
@@ -84,10 +84,12 @@ func (s *served) start(w *world, c servedConfig) (err error) {
 	}
 	s.undo = append(s.undo, s.cards.Close)
 	if c.vfs > 0 {
-		if s.host, err = newVFHost(w.ctx, vfHostConfig{card: s.cards.Card(0), vfs: c.vfs, mode: c.mode, trace: s.rec, log: c.log}); err != nil {
+		if s.host, err = newVFHost(w.ctx, vfHostConfig{
+			cards: s.cards, card: s.cards.Card(0), vfs: c.vfs, sockets: c.virtual, mode: c.mode, trace: s.rec, log: c.log,
+		}); err != nil {
 			return err
 		}
-		s.undo = append(s.undo, s.host.Close, s.cards.Drop)
+		s.undo = append(s.undo, s.host.Close)
 	}
 	s.undo = append(s.undo, s.releasePlayers())
 	if c.faults.Fault != "" {

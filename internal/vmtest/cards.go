@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -23,9 +22,6 @@ type CardsConfig struct {
 	// Sockets are where cards are served, one card each, of one port. A card with an empty one is not: who has
 	// it drives its function 0 in this process.
 	Sockets []string
-	// Virtual are where the virtual functions of the first card are served, the first one's first. Device.VFs
-	// says how many there are.
-	Virtual []string
 	// Ports are what the cards' ports are plugged into; nil plugs all into one switch. The caller closes
 	// them, after the cards.
 	Ports []wire.Port
@@ -45,8 +41,9 @@ const TraceRecords = 200
 type Cards struct {
 	cards   []*device.Card
 	servers []*server.Server // of function 0 of each card; nil: it is not served
-	virtual []*server.Server
-	sw      *wire.Switch // nil if the ports were given
+	server  server.Config
+	ctx     context.Context // of what runs
+	sw      *wire.Switch    // nil if the ports were given
 	trace   *trace.Recorder
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -61,7 +58,8 @@ func ServeCards(c CardsConfig) (*Cards, error) {
 		return nil, fmt.Errorf("%d ports for %d cards", len(c.Ports), len(c.Sockets))
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Cards{trace: c.Trace, stop: stop}
+	c.Server.Logger = c.Logger
+	s := &Cards{trace: c.Trace, stop: stop, server: c.Server, ctx: ctx}
 	if s.trace == nil {
 		s.trace = trace.New(trace.Config{Records: 4096})
 	}
@@ -102,37 +100,45 @@ func (s *Cards) add(ctx context.Context, i int, socket string, c CardsConfig) er
 	if _, err := card.Plug(0, port); err != nil {
 		return err
 	}
-	c.Server.Logger = c.Logger
 	s.goRun(ctx, "engine", card.Run)
-	v, err := s.serve(ctx, card, 0, socket, c.Server)
-	if err != nil {
-		return err
-	}
-	s.servers = append(s.servers, v)
-	if i > 0 {
+	if socket == "" {
+		s.servers = append(s.servers, nil)
 		return nil
 	}
-	for n, socket := range c.Virtual {
-		v, err := s.serve(ctx, card, card.VF(0, n+1), socket, c.Server)
-		if err != nil {
-			return err
-		}
-		s.virtual = append(s.virtual, v)
-	}
-	return nil
+	v, err := s.serve(card, 0, socket)
+	s.servers = append(s.servers, v)
+	return err
 }
 
-// serve serves a function of a card, if there is a socket for it.
-func (s *Cards) serve(ctx context.Context, card *device.Card, function int, socket string, c server.Config) (*server.Server, error) {
-	if socket == "" {
-		return nil, nil
-	}
-	v, err := server.Listen(socket, card.Function(function), c)
+// serve serves a function of a card.
+func (s *Cards) serve(card *device.Card, function int, socket string) (*server.Server, error) {
+	v, err := server.Listen(socket, card.Function(function), s.server)
 	if err != nil {
 		return nil, err
 	}
-	s.goRun(ctx, "socket "+filepath.Base(socket), v.Serve)
+	s.goRun(s.ctx, "socket "+filepath.Base(socket), v.Serve)
 	return v, nil
+}
+
+// ServeVirtual serves the first virtual functions of card i, which have been enabled, at a socket each. stop drops
+// their guests; Close does it, too.
+func (s *Cards) ServeVirtual(i int, sockets []string) (stop func() error, err error) {
+	var servers []*server.Server
+	stop = func() (err error) {
+		for _, v := range servers {
+			err = errors.Join(err, v.Close())
+		}
+		servers = nil
+		return err
+	}
+	for n, socket := range sockets {
+		v, err := s.serve(s.cards[i], s.cards[i].VF(0, n+1), socket)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("virtual function %d: %w", n+1, err), stop())
+		}
+		servers = append(servers, v)
+	}
+	return stop, nil
 }
 
 func (s *Cards) port(i int, c CardsConfig) (wire.Port, error) {
@@ -171,21 +177,14 @@ func (s *Cards) LastRecords() string {
 	return b.String()
 }
 
-// Drop drops the guests that are left; no further ones come.
-func (s *Cards) Drop() error {
+// Close drops the guests that are left and ends the cards.
+func (s *Cards) Close() error {
 	var errs []error
-	for _, v := range slices.Concat(s.virtual, s.servers) {
+	for _, v := range s.servers {
 		if v != nil {
 			errs = append(errs, v.Close())
 		}
 	}
-	s.servers, s.virtual = nil, nil
-	return errors.Join(errs...)
-}
-
-// Close drops the guests that are left and ends the cards.
-func (s *Cards) Close() error {
-	errs := []error{s.Drop()}
 	s.stop()
 	s.running.Wait()
 	for _, c := range s.cards {
