@@ -105,10 +105,11 @@ type leave struct{ code int }
 
 // execute runs one command line and returns the exit code.
 func execute(w *world) (code int) {
-	var cancel context.CancelFunc
-	w.ctx, cancel = context.WithCancel(w.ctx)
-	defer cancel()
-	out := &output{to: w.out, nobody: cancel}
+	var cancel context.CancelCauseFunc
+	w.ctx, cancel = context.WithCancelCause(w.ctx)
+	defer cancel(nil)
+	w.ctx = withRecall(w.ctx, func() { cancel(errRecalled) })
+	out := &output{to: w.out, nobody: func() { cancel(nil) }}
 	w.out = out
 	defer func() {
 		switch v := recover().(type) {
@@ -142,6 +143,9 @@ func execute(w *world) (code int) {
 	}
 	if out.unread() {
 		return exitUnread // a shell's pipeline says nothing either
+	}
+	if errors.Is(context.Cause(w.ctx), errRecalled) {
+		err = errors.Join(errRecalled, err)
 	}
 	return fail(w, err)
 }

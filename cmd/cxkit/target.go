@@ -58,6 +58,23 @@ func (t target) open(ctx context.Context, log *slog.Logger) (pci.Function, error
 	return openOutside(ctx, t, log)
 }
 
+// errRecalled ends a command that has a card which the kernel takes away.
+var errRecalled = errors.New("the kernel wants the device back: it was unbound, removed or unplugged")
+
+// recallKey is the context's key of what to do when the kernel wants a card back.
+type recallKey struct{}
+
+// withRecall makes cards that are opened under ctx call f when the kernel wants them back: it ends the command, which
+// gives them back as at any other end.
+func withRecall(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, recallKey{}, f)
+}
+
+func recallOf(ctx context.Context) func() {
+	f, _ := ctx.Value(recallKey{}).(func())
+	return f
+}
+
 // openAny is open for all kinds: a card of this process comes with its rig, which is plugged in as config says.
 func (t target) openAny(ctx context.Context, config rig.Config, log *slog.Logger) (f pci.Function, r *rig.Rig, err error) {
 	if !t.simulated() {

@@ -23,7 +23,7 @@ func openOutside(ctx context.Context, t target, log *slog.Logger) (pci.Function,
 		return f, nil
 	}
 	f, err := vfio.Open(ctx, t.name, vfio.Config{
-		NoIOMMU: t.kind == kindUnsafe, Log: log,
+		NoIOMMU: t.kind == kindUnsafe, Log: log, Recalled: recallOf(ctx),
 		// The firmware revision at the start of BAR 0 never reads as ones.
 		Probe: vfio.Probe{BAR: 0, Off: 0, Size: 4},
 	})

@@ -4,6 +4,7 @@ package vfio
 
 import (
 	"log/slog"
+	"time"
 
 	"cxkit/dma"
 )
@@ -22,12 +23,19 @@ type Config struct {
 	// Probe, if its Size is not 0, is a register that never reads as ones while the card works. It is read
 	// a few times a second.
 	Probe Probe
+	// Recalled, if it is not nil, is called once when the kernel wants the card back (it was unbound, removed or
+	// unplugged), in a goroutine of the function's. The card goes on working for RecallTime: who has it stops it
+	// and closes the function. The kernel can't reset a card that it is about to remove, so that one which was not
+	// stopped goes on when its next driver lets it. After RecallTime, and at once without Recalled, the card is
+	// gone for its driver.
+	Recalled func()
 	// Root is where /dev, /proc and /sys start: "" is "/".
 	Root string
 	// Log gets warnings; nil discards them.
 	Log *slog.Logger
 
-	kernel kernel // tests play it
+	kernel     kernel        // tests play it
+	recallTime time.Duration // RecallTime, but for tests
 }
 
 // Probe is a 4-byte register.
@@ -48,6 +56,9 @@ const (
 
 const defaultVectors = 64
 
+// RecallTime is how long a card that the kernel wants back works on, if somebody is told.
+const RecallTime = 5 * time.Second
+
 func (c Config) withDefaults() Config {
 	if c.Vectors <= 0 {
 		c.Vectors = defaultVectors
@@ -57,6 +68,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.recallTime == 0 {
+		c.recallTime = RecallTime
 	}
 	if c.kernel == nil {
 		c.kernel = system{}

@@ -303,6 +303,48 @@ func TestUnplugIsNoticedAtOnce(t *testing.T) {
 	}
 }
 
+// Who is told that the kernel wants the card back has it for a while, and may stop it by its registers.
+func TestARecalledCardWorksUntilItIsClosed(t *testing.T) {
+	k := newFake(t, nil)
+	k.mappedBAR = true
+	c := k.settings()
+	told := make(chan struct{})
+	c.Recalled, c.recallTime = func() { close(told) }, time.Hour
+	f := mustOpen(t, c)
+	w, err := f.Window(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.raise(irqRequest, 0)
+	<-told
+	if v := w.Load32(0); v == 0xffffffff {
+		t.Error("registers read as ones")
+	}
+	a, err := f.NewArena(1, dma.Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARecalledCardIsGoneWhenNobodyClosesIt(t *testing.T) {
+	k := newFake(t, nil)
+	c := k.settings()
+	told := make(chan struct{})
+	c.Recalled, c.recallTime = func() { close(told) }, time.Millisecond
+	f := mustOpen(t, c)
+	_, err := noticed(t, f, func() { k.raise(irqRequest, 0) })
+	if !errors.Is(err, pci.ErrGone) || !strings.Contains(err.Error(), "wants the device back") {
+		t.Errorf("wait: %v, want ErrGone", err)
+	}
+	<-told
+}
+
 func TestACardThatReadsAsOnesIsNoticedWithinASecond(t *testing.T) {
 	for name, lose := range map[string]func(k *fake, f *Function) func(bool){
 		"configuration space": func(k *fake, _ *Function) func(bool) { return k.setOnes },

@@ -99,12 +99,35 @@ func (f *Function) startWatch() {
 		}
 		w.announcements = append(w.announcements, v)
 		w.group.Go(func() {
-			if v.Wait(ctx, func() error { return nil }) == nil {
-				f.lose(why)
+			if v.Wait(ctx, func() error { return nil }) != nil {
+				return
 			}
+			if index == irqRequest && f.recalled(ctx) {
+				return
+			}
+			f.lose(why)
 		})
 	}
 	w.group.Go(func() { f.look(ctx) })
+}
+
+// recalled tells who has the card that the kernel wants it back, and leaves time to stop it. closed: it was closed
+// in that time.
+func (f *Function) recalled(ctx context.Context) (closed bool) {
+	tell := f.config.Recalled
+	if tell == nil {
+		return false
+	}
+	f.config.Log.Warn("the kernel wants the device back", "device", f.info.Address, "within", f.config.recallTime)
+	tell()
+	over := time.NewTimer(f.config.recallTime)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return false
+	case <-ctx.Done():
+		return true
+	}
 }
 
 // announcement enables one of the kernel's interrupts of its own.
