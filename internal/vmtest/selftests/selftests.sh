@@ -5,7 +5,8 @@ export PATH=/usr/sbin:/usr/bin:/bin LC_ALL=C PYTHONDONTWRITEBYTECODE=1 PYTHONUNB
 export INTERFACE_TIMEOUT=60 WAIT_TIME=2 # of net/forwarding/lib.sh: an emulated cable takes no time to plug
 mount -t bpf bpf /sys/fs/bpf
 tests=/src/tools/testing/selftests
-bad='(fail|err|timeout|timed out|unable|bad |unexpected|leak|not released)|WARNING:|BUG:|Call Trace|csum failure|NETDEV WATCHDOG|rcu_.*stall'
+bad='(fail|err|timeout|timed out|unable|bad |unexpected|leak|not released)'
+worse='WARNING:|BUG:|Call Trace|csum failure|NETDEV WATCHDOG|rcu_.*stall'
 
 nets() { for d in /sys/bus/*/drivers/$1/*/net/*; do [ ! -e $d ] || basename $d; done; }
 
@@ -60,7 +61,7 @@ one() {
 	[ $test != csum.py ] || set -- python3 /root/csum_env.py "$@"
 	(cd $tests/$folder && timeout -k 5 900 "$@" 2>&1)
 	echo "@status $? $((SECONDS - began)) s"
-	dmesg | grep -E "$bad" | head -n 5 | sed 's/^/@dmesg /'
+	dmesg | grep -E "$kind.*$bad|$worse" | head -n 5 | sed 's/^/@dmesg /'
 	echo "@end"
 }
 
