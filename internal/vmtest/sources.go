@@ -123,10 +123,7 @@ func finishSources(ctx context.Context, tree string, k KernelSource) error {
 		return err
 	}
 	archive := "/usr/src/" + k.sourcePackage() + ".tar.xz"
-	xz, err := buildRoot{dir: tree}.command(ctx, "exec xz -dc "+archive)
-	if err != nil {
-		return err
-	}
+	xz := buildRoot{dir: tree}.command(ctx, "exec xz -dc "+archive)
 	tar := exec.CommandContext(ctx, "tar", "-x", "--strip-components=1", "--no-same-owner", "-C", filepath.Join(tree, sourceFolder),
 		k.sourcePackage()+"/"+mellanox+"/mlx5", k.sourcePackage()+"/"+mellanox+"/mlxfw")
 	if err := pipe(xz, tar); err != nil {
@@ -212,31 +209,31 @@ type buildRoot struct {
 	log io.Writer // gets what programs print; may be nil
 }
 
-// command is a shell text that runs with the folder as its root. A user who isn't root gets a user namespace.
-func (b buildRoot) command(ctx context.Context, script string) (*exec.Cmd, error) {
-	var cmd *exec.Cmd
-	if os.Geteuid() == 0 {
-		null := filepath.Join(b.dir, "dev/null")
-		if _, err := os.Lstat(null); err != nil {
-			if out, err := exec.CommandContext(ctx, "mknod", "-m", "666", null, "c", "1", "3").CombinedOutput(); err != nil {
-				return nil, fmt.Errorf("mknod %s: %w %s", null, err, out)
-			}
-		}
-		cmd = exec.CommandContext(ctx, "chroot", b.dir, "/bin/sh", "-ec", script)
-	} else {
-		cmd = exec.CommandContext(ctx, "unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-ec",
-			`mount --rbind /dev "$0/dev"; exec chroot "$0" /bin/sh -ec "$1"`, b.dir, script)
+// command is a shell text that runs with the folder as its root. A user who isn't root, or may not make
+// devices, gets a user namespace.
+func (b buildRoot) command(ctx context.Context, script string) *exec.Cmd {
+	args := []string{"chroot", b.dir, "/bin/sh", "-ec", script}
+	if os.Geteuid() != 0 || !hasNull(ctx, b.dir) {
+		args = []string{"unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-ec",
+			`mount --rbind /dev "$0/dev"; exec chroot "$0" /bin/sh -ec "$1"`, b.dir, script}
 	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "HOME=/"}
-	return cmd, nil
+	return cmd
+}
+
+// hasNull tells whether a root file system has a /dev/null, after trying to make one.
+func hasNull(ctx context.Context, dir string) bool {
+	null := filepath.Join(dir, "dev/null")
+	if _, err := os.Lstat(null); err == nil {
+		return true
+	}
+	return exec.CommandContext(ctx, "mknod", "-m", "666", null, "c", "1", "3").Run() == nil
 }
 
 // run runs a shell text; an error has the first complaint of what it printed.
 func (b buildRoot) run(ctx context.Context, script string) error {
-	cmd, err := b.command(ctx, script)
-	if err != nil {
-		return err
-	}
+	cmd := b.command(ctx, script)
 	var all strings.Builder
 	out := io.Writer(&all)
 	if b.log != nil {
