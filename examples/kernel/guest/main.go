@@ -5,6 +5,8 @@
 //	guest probe FILE            sleep a millisecond again and again until SIGTERM; write to FILE how late it woke
 //	guest reclaim TRACE PROBE   sum up a function_graph trace of reclaim_pages and what the probe wrote
 //	guest hist FILE...          read tables of hist triggers; print them
+//	guest read FILE READERS RATE SECONDS
+//	                            have so many readers read FILE so often a second each; print how often they did
 //
 // What it prints are lines "@result NAME JSON", which package study reads.
 package main
@@ -17,6 +19,9 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,6 +52,8 @@ func run(args []string) error {
 		return reclaim(args[1], args[2])
 	case "hist":
 		return hist(args[1:])
+	case "read":
+		return read(args[1:])
 	}
 	return fmt.Errorf("no command %q", args[0])
 }
@@ -154,6 +161,53 @@ func reclaim(path, delays string) error {
 	}
 	during.Window = end - begin
 	return errors.Join(print("rounds", rounds), print("stall", during))
+}
+
+// read has readers read a file. A reader that is late does not catch up.
+func read(args []string) error {
+	if len(args) != 4 {
+		return fmt.Errorf("want FILE READERS RATE SECONDS, got %q", args)
+	}
+	var n [3]int
+	for i, text := range args[1:] {
+		v, err := strconv.Atoi(text)
+		if err != nil || v < 1 || v > 10_000 {
+			return fmt.Errorf("%q: want 1 to 10,000", text)
+		}
+		n[i] = v
+	}
+	var (
+		readers sync.WaitGroup
+		reads   atomic.Int64
+		failure atomic.Pointer[error]
+	)
+	end := time.After(time.Duration(n[2]) * time.Second)
+	stop := make(chan struct{})
+	for range n[0] {
+		readers.Go(func() {
+			tick := time.NewTicker(time.Second / time.Duration(n[1]))
+			defer tick.Stop()
+			for {
+				if _, err := os.ReadFile(args[0]); err != nil {
+					failure.Store(&err)
+					return
+				}
+				reads.Add(1)
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	<-end
+	close(stop)
+	readers.Wait()
+	if err := failure.Load(); err != nil {
+		return *err
+	}
+	return print(fmt.Sprintf("reads %d", n[0]), reads.Load())
 }
 
 // hist prints tables of triggers.
