@@ -40,7 +40,7 @@ func onModel(t *testing.T, c Config) (nic *NIC, far *wire.End) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		if err := nic.Close(ctx); err != nil {
 			t.Error(err)
@@ -84,7 +84,7 @@ func recoverConfig() Config {
 
 func TestTransmitQueueRecoversFromABadAddress(t *testing.T) {
 	nic, far := onModel(t, recoverConfig())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tx, frame := nic.TxQueue(0), testFrame(MAC{2, 0, 0, 0, 0, 1}, 100)
 	if err := transmit(ctx, tx, frame); err != nil {
@@ -146,7 +146,7 @@ func (q *RxQueue) repost(ctx context.Context, base uint64) error {
 
 func TestReceiveQueueRecoversFromABadAddress(t *testing.T) {
 	nic, far := onModel(t, recoverConfig())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	rx, frame := nic.RxQueue(0), testFrame(nic.MAC(), 100)
 	for round := range 3 {
@@ -175,7 +175,7 @@ func TestReceiveQueueRecoversFromABadAddress(t *testing.T) {
 
 func TestLinkChangesReachWatchersAndEnd(t *testing.T) {
 	nic, far := onModel(t, recoverConfig())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	changes := nic.LinkChanges(ctx)
 	wait := func(up bool) Link {
@@ -327,7 +327,7 @@ func stopped(ctx context.Context, t *testing.T, q *common) *QueueError {
 
 func TestQueuesRecoverFromOverrunCompletionQueues(t *testing.T) {
 	nic, far := onModel(t, recoverConfig())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tx, rx, frame := nic.TxQueue(0), nic.RxQueue(0), testFrame(MAC{2, 0, 0, 0, 0, 1}, 100)
 	ours := testFrame(nic.MAC(), 100)

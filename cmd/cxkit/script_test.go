@@ -209,7 +209,7 @@ func cmdRunning(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	// Another process makes the sockets: there is nothing to wait for but the sight of them.
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		paths, err := filepath.Glob(filepath.Join(ts.Getenv("XDG_RUNTIME_DIR"), "cxkit", "*.sock"))
 		ts.Check(err)
 		live := 0

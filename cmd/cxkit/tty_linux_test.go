@@ -63,7 +63,7 @@ func TestWatchingOnATerminal(t *testing.T) {
 			t.Errorf("the card's process: %v", err)
 		}
 	}()
-	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) { // another process makes it
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // another process makes it
 		if socks, _ := filepath.Glob(filepath.Join(home, "cxkit", "*.sock")); len(socks) == 1 {
 			break
 		}

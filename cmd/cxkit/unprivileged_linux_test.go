@@ -151,7 +151,7 @@ func (u *user) start(t *testing.T, out *notice, args ...string) *process {
 		cmd.Process.Signal(os.Interrupt)
 		select {
 		case <-p.done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			cmd.Process.Kill()
 			<-p.done
 		}

@@ -117,7 +117,7 @@ func TestTAPReceivesWhatTheHostSends(t *testing.T) {
 	}
 	fd := host(t, tap.Name())
 	wake := engine(tap)
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	frames := make([][]byte, 16)
 	seen, sent := 0, 0
 	for seen < tapFrames {
@@ -158,7 +158,7 @@ func TestHostReceivesWhatTheTAPSends(t *testing.T) {
 	tap := openTestTAP(t)
 	fd := host(t, tap.Name())
 	wake := engine(tap)
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	buf := make([]byte, 2000)
 	for seq := 0; seq < tapFrames; {
 		batch := make([][]byte, 0, 20)
@@ -196,7 +196,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(10 * time.Second)
+	limit := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -271,7 +271,7 @@ func TestDeletedInterfaceTakesTheLinkDown(t *testing.T) {
 	deleteLink(t, tap.Name())
 	select {
 	case <-wake:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nobody was told")
 	}
 	if tap.Link() || tap.Err() == nil || !strings.Contains(tap.Err().Error(), "cxtest0: the interface was deleted") {

@@ -117,7 +117,7 @@ func (h *host) send(e ends, frame []byte) {
 // expect waits for a frame.
 func (h *host) expect(what string, e ends, want []byte) {
 	h.Helper()
-	ctx, cancel := context.WithTimeout(h.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 	defer cancel()
 	pkts := make([]driver.Packet, 1)
 	for e.rx.Poll(pkts) == 0 {
@@ -458,7 +458,7 @@ func TestVirtualFunctionsAreDisabledWhileTheyAreUsed(t *testing.T) {
 		if b := r.Card.Books().Functions[r.Card.VF(0, 1)]; !b.Clean() {
 			t.Errorf("a disabled function holds %+v", b)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		_ = vf.Close(ctx) // says that firmware is gone
 		cancel()
 		f.Close()

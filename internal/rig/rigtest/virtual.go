@@ -35,7 +35,7 @@ func VirtualBench(t *testing.T, c rig.Config) *drivertest.Bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := manager.Close(ctx); err != nil {
 			t.Errorf("close the manager: %v", err)

@@ -81,7 +81,7 @@ func connect(t testing.TB, s *server.Server) *raw {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(time.Minute))
 	t.Cleanup(func() { conn.Close() })
 	return &raw{TB: t, conn: conn}
 }
