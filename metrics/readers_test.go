@@ -34,7 +34,7 @@ func TestReadersOutliveChangesFailureAndEndOfTheirNIC(t *testing.T) {
 	}
 	t.Cleanup(func() { f.Close() })
 	var at atomic.Pointer[driver.NIC]
-	nic, err := driver.Open(t.Context(), f, driver.Config{
+	nic, err := driver.Open(t.Context(), f, driver.Config{CheckBuffers: true,
 		MaxChannels: 4, RxRing: 64, TxRing: 64, StatsInterval: new(time.Duration(0)), HealthInterval: 10 * time.Millisecond,
 	})
 	if err != nil {

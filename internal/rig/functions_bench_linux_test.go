@@ -55,7 +55,7 @@ func comeUp(b *testing.B, functions int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		nic, err := driver.Open(b.Context(), f, driver.Config{})
+		nic, err := driver.Open(b.Context(), f, driver.Config{CheckBuffers: true})
 		if err != nil {
 			b.Fatal(errors.Join(err, f.Close()))
 		}
