@@ -34,8 +34,8 @@ func TestReadersOutliveChangesFailureAndEndOfTheirNIC(t *testing.T) {
 	}
 	t.Cleanup(func() { f.Close() })
 	var at atomic.Pointer[driver.NIC]
-	nic, err := driver.Open(t.Context(), f, driver.Config{CheckBuffers: true,
-		MaxChannels: 4, RxRing: 64, TxRing: 64, StatsInterval: new(time.Duration(0)), HealthInterval: 10 * time.Millisecond,
+	nic, err := driver.Open(t.Context(), f, driver.Config{
+		CheckBuffers: true, MaxChannels: 4, RxRing: 64, TxRing: 64, StatsInterval: new(time.Duration(0)), HealthInterval: 10 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
