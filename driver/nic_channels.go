@@ -11,11 +11,11 @@ import (
 
 // Another number of channels: as ethtool -L, but channels that stay are not touched.
 
-// Lost is what a change cost.
+// Lost is what a change of channels or of the e-switch's mode cost.
 type Lost struct {
 	// Received are frames that were in receive queues which ended, or that Poll had put aside there.
 	Received int
-	// Sending are frames that were in transmit queues in error which ended; they count as dropped.
+	// Sending are frames that were in transmit queues which ended, in error or with their mode; they count as dropped.
 	Sending int
 }
 

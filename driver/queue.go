@@ -36,6 +36,8 @@ type common struct {
 	// awake is held by Wait and Flush while they look at the rings. Close takes it before memory goes: the
 	// owner has stopped using the queue then, but a wait may be under way.
 	awake sync.Mutex
+	// guarded: every call holds awake, as the owner need not have stopped when the queue ends. A representor's.
+	guarded bool
 }
 
 // end stops the queue: its calls do nothing more, and a Wait returns. Any goroutine may call it, event
@@ -46,7 +48,7 @@ func (q *common) end(err error) {
 }
 
 // close stops the queue for good; why is ErrNICClosed or ErrChannelGone. Its memory is not touched any more when
-// it returns, provided that no call but Wait and Flush is under way.
+// it returns, provided that no call but Wait and Flush is under way, or that the queue is guarded.
 func (q *common) close(why error) {
 	q.why.Store(&why)
 	q.nudged.Raise()
@@ -54,7 +56,12 @@ func (q *common) close(why error) {
 	defer q.awake.Unlock() // a wait that looks at the rings has seen the store by now, or is asleep
 }
 
-func (q *common) restart() { q.why.Store(nil) }
+// restart lets a queue work again after an error, unless it was closed meanwhile.
+func (q *common) restart() {
+	if p := q.why.Load(); p != nil && !final(*p) {
+		q.why.CompareAndSwap(p, nil)
+	}
+}
 
 // cardStopped ends the queue if it is the one that an event of the card is about.
 func (q *common) cardStopped(number uint32, what string) bool {
@@ -78,9 +85,11 @@ func (q *common) Err() error {
 
 // over tells that the queue has ended for good.
 func (q *common) over() bool {
-	err := q.Err()
-	return err == ErrNICClosed || err == ErrChannelGone
+	return final(q.Err())
 }
+
+// final tells that err is why a queue has ended for good.
+func final(err error) bool { return err == ErrNICClosed || err == ErrChannelGone }
 
 // Index is the queue's number in the NIC.
 func (q *common) Index() int { return q.index }
@@ -187,6 +196,13 @@ func (q *common) releaseMerged(pkts []Packet) {
 			q.release(pkts[i : i+1])
 		}
 	}
+}
+
+// releaseGuarded is release between calls of others.
+func (q *common) releaseGuarded(pkts []Packet) {
+	q.awake.Lock()
+	defer q.awake.Unlock()
+	q.release(pkts)
 }
 
 // release puts the packets' buffers into the queue's cache and empties the packets.

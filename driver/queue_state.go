@@ -30,6 +30,10 @@ func (q *RxQueue) modify(ctx context.Context, from, to prm.QueueState) error {
 // completion queue both are made anew. Frames that arrive meanwhile are lost. It does nothing to a queue that
 // works. The owner calls it.
 func (q *RxQueue) Recover(ctx context.Context) error {
+	if q.guarded {
+		q.awake.Lock()
+		defer q.awake.Unlock()
+	}
 	if err := q.Err(); err == nil || q.over() {
 		return err
 	}
@@ -72,6 +76,10 @@ func (q *TxQueue) modify(ctx context.Context, from, to prm.QueueState) error {
 // buffers return to the NIC and they are counted as dropped. It does nothing to a queue that works. The
 // owner calls it.
 func (q *TxQueue) Recover(ctx context.Context) error {
+	if q.guarded {
+		q.awake.Lock()
+		defer q.awake.Unlock()
+	}
 	if err := q.Err(); err == nil || q.over() {
 		return err
 	}
@@ -99,7 +107,7 @@ func (q *TxQueue) stop(ctx context.Context) error {
 	if err := q.nic.base.objects.Exec(ctx, &prm.QuerySQIn{SQN: q.sq.Number()}, &out); err != nil {
 		return err
 	}
-	q.Reap()
+	q.reap()
 	if out.Context.State == prm.QueueStateRST {
 		return nil
 	}

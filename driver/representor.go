@@ -21,7 +21,9 @@ type switchdev struct {
 
 // Representor is a virtual function's port at its manager, in switchdev mode: what the virtual function sends
 // and no rule takes is received here, and what is sent here the virtual function receives. It has a queue pair
-// and buffers of its own, which have one owner as those of a NIC have.
+// and buffers of its own, which have one owner as those of a NIC have. The owner may go on using the queues when
+// the mode ends: it finds them closed, but packets that it still has lose their memory, and SetMode names them in
+// a BuffersOutError.
 type Representor struct {
 	vport Vport
 	nic   *NIC // the queues' part of one
@@ -63,7 +65,8 @@ func (n *NIC) newSwitchdev(ctx context.Context, config eswitch.Config) (*switchd
 	d := &switchdev{rules: map[*SwitchRule]bool{}}
 	err := n.buildSwitchdev(ctx, d, config)
 	if err != nil {
-		return nil, errors.Join(err, n.closeSwitchdev(context.WithoutCancel(ctx), d))
+		_, e := n.closeSwitchdev(context.WithoutCancel(ctx), d)
+		return nil, errors.Join(err, e)
 	}
 	return d, nil
 }
@@ -116,7 +119,8 @@ func (n *NIC) newRepresentor(ctx context.Context, d *switchdev, v Vport) (*Repre
 	p.flows.tables = make(map[*rqTable]bool)
 	r.nic = p
 	fail := func(err error) (*Representor, error) {
-		return nil, errors.Join(err, n.closeRepresentor(context.WithoutCancel(ctx), r))
+		_, e := n.closeRepresentor(context.WithoutCancel(ctx), r)
+		return nil, errors.Join(err, e)
 	}
 	for _, step := range []func(context.Context) error{
 		p.checkPlane, p.makePool, p.makeShared, p.makeQueues, func(ctx context.Context) error { return p.makeRepresentorStats(v) },
@@ -125,6 +129,7 @@ func (n *NIC) newRepresentor(ctx context.Context, d *switchdev, v Vport) (*Repre
 			return fail(err)
 		}
 	}
+	r.Rx().guarded, r.Tx().guarded = true, true
 	to, err := p.target(ctx, 0)
 	if err != nil {
 		return fail(err)
@@ -143,29 +148,49 @@ func (n *NIC) newRepresentor(ctx context.Context, d *switchdev, v Vport) (*Repre
 	return r, nil
 }
 
-// closeRepresentor ends a representor. Its queues' owners find them closed.
-func (n *NIC) closeRepresentor(ctx context.Context, r *Representor) error {
+// closeRepresentor ends a representor and returns what it still had. Its queues' owners find them closed.
+func (n *NIC) closeRepresentor(ctx context.Context, r *Representor) (lost Lost, err error) {
 	var errs []error
 	r.nic.stopPlane()
 	select { // a change under way, other rings, ends first
 	case n.addrs.turn <- struct{}{}:
 		defer func() { <-n.addrs.turn }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return lost, ctx.Err()
 	}
 	if r.ready {
 		errs = append(errs, r.from.Remove(ctx))
+		// Nothing leads to the receive queue any more, and nobody posts.
+		lost, err = r.abandon(ctx)
+		errs = append(errs, err)
 	}
 	for _, q := range r.nic.queues().sends() {
 		errs = append(errs, q.leaveWay(ctx))
 	}
 	errs = append(errs, r.undo.Unwind(ctx))
 	safe := len(r.nic.queuesOut()) == 0
-	return errors.Join(append(errs, r.nic.finishPlane(safe))...)
+	return lost, errors.Join(append(errs, r.nic.finishPlane(safe))...)
 }
 
-// closeSwitchdev takes the mode down. It is in force no more.
-func (n *NIC) closeSwitchdev(ctx context.Context, d *switchdev) error {
+// abandon stops the queues, which are closed, and counts what nobody polled and what was not sent.
+func (r *Representor) abandon(ctx context.Context) (lost Lost, err error) {
+	rx, tx := r.Rx(), r.Tx()
+	errRx := rx.stop(ctx)
+	if errRx == nil {
+		rx.ending = true
+		rx.salvage()
+		lost.Received = len(rx.carry)
+	}
+	errTx := tx.stop(ctx)
+	if errTx == nil {
+		tx.takeSent()
+		lost.Sending = tx.giveUp()
+	}
+	return lost, errors.Join(errRx, errTx)
+}
+
+// closeSwitchdev takes the mode down, which is in force no more, and returns what its representors had.
+func (n *NIC) closeSwitchdev(ctx context.Context, d *switchdev) (lost Lost, err error) {
 	var errs []error
 	n.esw.mu.Lock()
 	if len(d.reps) > 0 && slices.Equal(n.esw.reps, d.reps) {
@@ -176,7 +201,13 @@ func (n *NIC) closeSwitchdev(ctx context.Context, d *switchdev) error {
 		errs = append(errs, n.removeRule(ctx, d, r))
 	}
 	for _, r := range d.reps {
-		errs = append(errs, n.closeRepresentor(ctx, r))
+		l, err := n.closeRepresentor(ctx, r)
+		errs = append(errs, err)
+		lost.Received += l.Received
+		lost.Sending += l.Sending
+	}
+	if lost != (Lost{}) {
+		n.log.Info("representors ended with frames in their rings", "representors", len(d.reps), "received", lost.Received, "sending", lost.Sending)
 	}
 	for _, q := range n.queues().sends() {
 		errs = append(errs, q.leaveWay(ctx))
@@ -188,7 +219,7 @@ func (n *NIC) closeSwitchdev(ctx context.Context, d *switchdev) error {
 	if d.tables != nil {
 		errs = append(errs, d.tables.Close(ctx))
 	}
-	return errors.Join(errs...)
+	return lost, errors.Join(errs...)
 }
 
 // stopRepresentors makes the queues of representors take no more calls; err is why, nil that the NIC closes.

@@ -47,11 +47,20 @@ const refillBulk = 32
 // With Config.GRO packets may be merged ones; with a Program, Poll returns what it lets pass.
 func (q *RxQueue) Poll(pkts []Packet) int {
 	switch {
+	case q.guarded:
+		return q.pollGuarded(pkts)
 	case q.merge != nil:
 		return q.pollMerged(pkts)
 	case q.xdp != nil:
 		return q.pollProgram(pkts)
 	}
+	return q.poll(pkts)
+}
+
+// pollGuarded is poll of a queue that may end meanwhile.
+func (q *RxQueue) pollGuarded(pkts []Packet) int {
+	q.awake.Lock()
+	defer q.awake.Unlock()
 	return q.poll(pkts)
 }
 
@@ -269,6 +278,10 @@ func (q *RxQueue) restart() {
 
 // Ready tells that Poll would find something: a frame or an error. The owner calls it.
 func (q *RxQueue) Ready() bool {
+	if q.guarded {
+		q.awake.Lock()
+		defer q.awake.Unlock()
+	}
 	if q.stopped() {
 		return false
 	}
@@ -306,7 +319,13 @@ func (q *RxQueue) posted() int {
 
 // Release gives buffers back to the NIC and clears the packets; cleared packets are skipped. The packets
 // may come from any queue of the same NIC, from Poll or from Get.
-func (q *RxQueue) Release(pkts []Packet) { q.release(pkts) }
+func (q *RxQueue) Release(pkts []Packet) {
+	if q.guarded {
+		q.releaseGuarded(pkts)
+		return
+	}
+	q.release(pkts)
+}
 
 // Wait blocks until a frame may be there to Poll, or ctx ends, or the queue fails (Err), or the NIC is
 // closed. It arms the completion queue, looks again, and then sleeps without using the processor, but for a

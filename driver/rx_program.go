@@ -188,7 +188,7 @@ func (q *RxQueue) pollProgram(pkts []Packet) int {
 			q.pool.Holders[pkts[i].buffer-1] = q.delivered
 		}
 	}
-	x.tx.Reap() // first: the ring may lack the pages
+	x.tx.reap() // first: the ring may lack the pages
 	if x.run == nil {
 		return n + q.poll(pkts[n:])
 	}

@@ -363,7 +363,8 @@ func (n *NIC) endVFs(ctx context.Context) error {
 		errs = append(errs, n.destroyElement(ctx, s.root))
 		s.root = 0
 	}
-	errs = append(errs, n.leaveMode(ctx))
+	_, err := n.leaveMode(ctx)
+	errs = append(errs, err)
 	s.vfs = nil
 	return errors.Join(errs...)
 }
@@ -371,30 +372,35 @@ func (n *NIC) endVFs(ctx context.Context) error {
 // SetMode changes the e-switch's mode. The tables of the new mode are whole before they take over, so that
 // no frame meets a switch without rules. What the mode had of its own goes: rules and representors of
 // Switchdev, and what VLAN, spoof check and trust of virtual functions mean in Legacy, which comes back with
-// it.
-func (n *NIC) SetMode(ctx context.Context, mode Mode) error {
+// it. The owners of representors' queues need not have stopped: what nobody has polled there, and what was posted
+// and is not known to be sent, is lost, and Lost says how much.
+//
+// An error leaves the mode as it was, or is about taking down what the old one had; Mode tells.
+func (n *NIC) SetMode(ctx context.Context, mode Mode) (Lost, error) {
 	s, unlock, err := n.lockManaged(ctx)
 	if err != nil {
-		return fmt.Errorf("set mode %v: %w", mode, err)
+		return Lost{}, fmt.Errorf("set mode %v: %w", mode, err)
 	}
 	defer unlock()
 	if mode > Switchdev {
-		return fmt.Errorf("set mode %d: there are legacy and switchdev", mode)
+		return Lost{}, fmt.Errorf("set mode %d: there are legacy and switchdev", mode)
 	}
 	if s.mode == mode {
-		return nil
+		return Lost{}, nil
 	}
-	if len(s.vfs) > 0 {
-		if err := n.switchMode(ctx, mode); err != nil {
-			return fmt.Errorf("set mode %v: %w", mode, err)
-		}
+	if len(s.vfs) == 0 {
+		s.mode = mode
+		return Lost{}, nil
 	}
-	s.mode = mode
-	return nil
+	lost, err := n.switchMode(ctx, mode)
+	if err != nil {
+		return lost, fmt.Errorf("set mode %v: %w", mode, err)
+	}
+	return lost, nil
 }
 
 // switchMode goes from one mode to the other.
-func (n *NIC) switchMode(ctx context.Context, mode Mode) error {
+func (n *NIC) switchMode(ctx context.Context, mode Mode) (Lost, error) {
 	s := n.esw
 	legacy, dev := s.legacy, s.dev
 	s.legacy, s.dev = nil, nil
@@ -407,8 +413,10 @@ func (n *NIC) switchMode(ctx context.Context, mode Mode) error {
 		} else {
 			err = errors.Join(err, dev.tables.Root(ctx))
 		}
-		return errors.Join(err, n.closeMode(ctx, newLegacy, newDev))
+		lost, e := n.closeMode(ctx, newLegacy, newDev)
+		return lost, errors.Join(err, e)
 	}
+	s.mode = mode
 	return n.closeMode(ctx, legacy, dev)
 }
 
@@ -458,19 +466,20 @@ func (n *NIC) dropLegacy(ctx context.Context, l *eswitch.Legacy) error {
 }
 
 // leaveMode leaves the e-switch without tables.
-func (n *NIC) leaveMode(ctx context.Context) error {
+func (n *NIC) leaveMode(ctx context.Context) (Lost, error) {
 	s, config := n.esw, n.switchConfig()
 	if s.legacy == nil && s.dev == nil {
-		return nil
+		return Lost{}, nil
 	}
 	err := eswitch.Disconnect(ctx, &config)
 	legacy, dev := s.legacy, s.dev
 	s.legacy, s.dev = nil, nil
-	return errors.Join(err, n.closeMode(ctx, legacy, dev))
+	lost, e := n.closeMode(ctx, legacy, dev)
+	return lost, errors.Join(err, e)
 }
 
-// closeMode takes down the tables of a mode that is over.
-func (n *NIC) closeMode(ctx context.Context, l *eswitch.Legacy, dev *switchdev) error {
+// closeMode takes down the tables of a mode that is over, and returns what its representors had.
+func (n *NIC) closeMode(ctx context.Context, l *eswitch.Legacy, dev *switchdev) (lost Lost, err error) {
 	var errs []error
 	if l != nil {
 		for v := range Vport(len(n.esw.vfs) + 1) {
@@ -479,9 +488,10 @@ func (n *NIC) closeMode(ctx context.Context, l *eswitch.Legacy, dev *switchdev) 
 		errs = append(errs, l.Close(ctx))
 	}
 	if dev != nil {
-		errs = append(errs, n.closeSwitchdev(ctx, dev))
+		lost, err = n.closeSwitchdev(ctx, dev)
+		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return lost, errors.Join(errs...)
 }
 
 func (n *NIC) switchConfig() eswitch.Config {

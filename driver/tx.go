@@ -42,6 +42,13 @@ type txCan struct {
 // has length 0 and room for at least MTU+22 bytes: append to it, or reslice it. Get never blocks; it
 // looks for completed sends when the pool is short; after a 0 Wait waits for buffers, too.
 func (q *TxQueue) Get(pkts []Packet) int {
+	if q.guarded {
+		return q.callGuarded((*TxQueue).get, pkts)
+	}
+	return q.get(pkts)
+}
+
+func (q *TxQueue) get(pkts []Packet) int {
 	if q.stopped() {
 		return 0
 	}
@@ -50,7 +57,7 @@ func (q *TxQueue) Get(pkts []Packet) int {
 	for done < len(pkts) {
 		want := min(len(pkts)-done, rxpool.Bulk)
 		n := min(want, cache.Fill(want))
-		if n < want && q.Reap() > 0 {
+		if n < want && q.reap() > 0 {
 			n = min(want, cache.Fill(want))
 		}
 		if n == 0 {
@@ -84,10 +91,24 @@ func (q *TxQueue) Get(pkts []Packet) int {
 // buffer any more, asking for what Config left out) is taken, dropped and counted as dropped; empty packets
 // are skipped. Send never blocks and never allocates.
 func (q *TxQueue) Send(pkts []Packet) int {
+	if q.guarded {
+		return q.callGuarded((*TxQueue).send, pkts)
+	}
+	return q.send(pkts)
+}
+
+// callGuarded calls get or send of a queue that may end meanwhile.
+func (q *TxQueue) callGuarded(call func(*TxQueue, []Packet) int, pkts []Packet) int {
+	q.awake.Lock()
+	defer q.awake.Unlock()
+	return call(q, pkts)
+}
+
+func (q *TxQueue) send(pkts []Packet) int {
 	if q.stopped() {
 		return 0
 	}
-	q.Reap()
+	q.reap()
 	sq := q.sq
 	taken := len(pkts)
 	before := sq.Posted
@@ -281,12 +302,34 @@ func (q *TxQueue) Room() int { return int(q.sq.Room()) }
 func (q *TxQueue) Pending() int { return int(q.sq.Outstanding()) }
 
 // Release gives buffers back to the NIC without sending them, and empties the packets.
-func (q *TxQueue) Release(pkts []Packet) { q.release(pkts) }
+func (q *TxQueue) Release(pkts []Packet) {
+	if q.guarded {
+		q.releaseGuarded(pkts)
+		return
+	}
+	q.release(pkts)
+}
 
 // Reap takes completions and frees the buffers of sent frames; it returns how many buffers came back. Send
 // and Get do it when they need to. It never blocks.
 func (q *TxQueue) Reap() int {
-	if q.broken || q.over() {
+	if q.guarded {
+		q.awake.Lock()
+		defer q.awake.Unlock()
+	}
+	return q.reap()
+}
+
+func (q *TxQueue) reap() int {
+	if q.over() {
+		return 0
+	}
+	return q.takeSent()
+}
+
+// takeSent is Reap, of a queue that is closed, too.
+func (q *TxQueue) takeSent() int {
+	if q.broken {
 		return 0
 	}
 	frames, entries := 0, uint64(0)
@@ -384,8 +427,8 @@ func (q *TxQueue) wait(ctx context.Context, enough func() bool) error {
 	q.awake.Lock()
 	defer q.awake.Unlock()
 	for {
-		q.Reap()
-		if err := q.Err(); err != nil { // after Reap, which may have found it
+		q.reap()
+		if err := q.Err(); err != nil { // after reap, which may have found it
 			return err
 		}
 		if enough() {

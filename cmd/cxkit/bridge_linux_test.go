@@ -39,7 +39,7 @@ func TestBridgeLearnsAndOffloads(t *testing.T) {
 		return nic
 	}
 	pf := open(0)
-	if err := pf.SetMode(t.Context(), driver.Switchdev); err != nil {
+	if _, err := pf.SetMode(t.Context(), driver.Switchdev); err != nil {
 		t.Fatal(err)
 	}
 	if err := pf.EnableVFs(t.Context(), 2); err != nil {

@@ -55,7 +55,7 @@ func newVFHost(ctx context.Context, c vfHostConfig) (*vfHost, error) {
 	}
 	nic, err := h.open(ctx, driver.Config{})
 	if err == nil {
-		err = nic.SetMode(ctx, c.mode)
+		_, err = nic.SetMode(ctx, c.mode) // there is nothing to lose before there are virtual functions
 	}
 	if err == nil {
 		err = nic.EnableVFs(ctx, c.vfs)

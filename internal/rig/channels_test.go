@@ -44,11 +44,11 @@ func TestSendQueuesFindTheirVportAfterChanges(t *testing.T) {
 		h.ok(err)
 		wire("other channels", n-1)
 	}
-	h.ok(h.pf.SetMode(ctx, driver.Legacy))
+	h.setMode(ctx, driver.Legacy)
 	wire("in legacy mode", 2)
 	_, err = h.pf.SetChannels(ctx, 1)
 	h.ok(err)
-	h.ok(h.pf.SetMode(ctx, driver.Switchdev))
+	h.setMode(ctx, driver.Switchdev)
 	wire("in switchdev mode again", 0)
 }
 

@@ -65,7 +65,7 @@ func TestStatisticsOfRepresentorsAndVirtualFunctions(t *testing.T) {
 		t.Errorf("vport 1: %+v", s)
 	}
 	// In the other mode there is none: its counters are what they were.
-	h.ok(h.pf.SetMode(t.Context(), driver.Legacy))
+	h.setMode(t.Context(), driver.Legacy)
 	if s := rep.QuickStats(); s.Get("vport_rx_packets") != 1 {
 		t.Errorf("after the mode the representor says %d", s.Get("vport_rx_packets"))
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,7 +53,7 @@ func openHost(t *testing.T, n int, mode driver.Mode) *host {
 		}
 	})
 	h.pf = h.open(0)
-	h.ok(h.pf.SetMode(t.Context(), mode))
+	h.setMode(t.Context(), mode)
 	h.ok(h.pf.EnableVFs(t.Context(), n))
 	for i := range n {
 		h.vfs = append(h.vfs, h.open(r.Card.VF(0, i+1)))
@@ -88,6 +90,16 @@ func (h *host) ok(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatal(err)
+	}
+}
+
+// setMode changes the mode where no frame can be lost by it.
+func (h *host) setMode(ctx context.Context, mode driver.Mode) {
+	h.Helper()
+	lost, err := h.pf.SetMode(ctx, mode)
+	h.ok(err)
+	if lost != (driver.Lost{}) {
+		h.Errorf("the change to %v mode lost %+v", mode, lost)
 	}
 }
 
@@ -325,7 +337,7 @@ func TestRepresentorsAndRulesOfSwitchdevMode(t *testing.T) {
 	if _, err := h.pf.AddSwitchRule(ctx, driver.SwitchMatch{From: &from, Destination: &mb}, driver.SwitchAction{To: []driver.Vport{9}}); err == nil {
 		t.Error("a rule to a vport that does not exist")
 	}
-	h.ok(h.pf.SetMode(ctx, driver.Legacy))
+	h.setMode(ctx, driver.Legacy)
 	if _, err := h.pf.AddSwitchRule(ctx, driver.SwitchMatch{}, driver.SwitchAction{}); !errors.Is(err, driver.ErrMode) {
 		t.Errorf("a rule in legacy mode: %v", err)
 	}
@@ -349,14 +361,30 @@ func TestModeSwitchesUnderTraffic(t *testing.T) {
 	h.ok(h.pf.RefreshVports(ctx))
 	ma, mb := h.vfs[0].MAC(), h.vfs[1].MAC()
 	done := make(chan [2]uint32)
+	// No ring overflows: so many frames are on their way at most.
+	credits := make(chan struct{}, 128)
+	give := func(n int) {
+		for range n {
+			credits <- struct{}{}
+		}
+	}
+	give(cap(credits))
 	go func() { // vport 1 sends to vport 2
 		var sent uint32
 		e, pkts := nicEnds(h.vfs[0]), make([]driver.Packet, 8)
 		for ctx.Err() == nil {
 			n := e.tx.Get(pkts)
 			for i := range n {
+				select {
+				case <-credits:
+				case <-ctx.Done():
+				}
 				pkts[i].Data = append(pkts[i].Data[:0], frame(mb, ma, sent)...)
 				sent++
+			}
+			if ctx.Err() != nil {
+				e.tx.Release(pkts[:n])
+				break
 			}
 			for at := 0; at < n; {
 				k := e.tx.Send(pkts[at:n])
@@ -382,6 +410,7 @@ func TestModeSwitchesUnderTraffic(t *testing.T) {
 				}
 			}
 			e.rx.Release(pkts[:n])
+			give(n)
 			got += uint32(n)
 			if n == 0 && e.rx.Wait(ctx) != nil {
 				break
@@ -391,17 +420,42 @@ func TestModeSwitchesUnderTraffic(t *testing.T) {
 	}()
 	before := h.rig.Card.Books().Functions[0].Objects
 	from := driver.Vport(1)
-	for i := range switches {
+	var lost uint64
+	var polled atomic.Uint64
+	var owners sync.WaitGroup
+	for i := range switches &^ 1 {
 		mode := driver.Mode(i+1) & 1
-		if err := h.pf.SetMode(ctx, mode); err != nil {
+		l, err := h.pf.SetMode(ctx, mode)
+		var held *driver.BuffersOutError // what the owner had polled and not released
+		if err != nil && !errors.As(err, &held) {
 			t.Fatalf("switch %d to %v: %v", i, mode, err)
 		}
+		lost += uint64(l.Received)
+		give(l.Received)
+		if l.Sending != 0 {
+			t.Errorf("%d frames of representors that sent none are lost", l.Sending)
+		}
 		if mode == driver.Switchdev {
+			r, err := h.pf.Representor(ctx, 1)
+			h.ok(err)
+			owners.Go(func() { // which the end of the mode surprises
+				pkts := make([]driver.Packet, 16)
+				for {
+					n := r.Rx().Poll(pkts)
+					polled.Add(uint64(n))
+					r.Rx().Release(pkts[:n])
+					give(n)
+					if n == 0 && r.Rx().Wait(context.Background()) != nil {
+						return
+					}
+				}
+			})
 			if _, err := h.pf.AddSwitchRule(ctx, driver.SwitchMatch{From: &from}, driver.SwitchAction{To: []driver.Vport{2}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+	owners.Wait()
 	after := h.rig.Card.Books().Functions[0].Objects
 	cancel()
 	var total [2]uint32
@@ -424,8 +478,11 @@ func TestModeSwitchesUnderTraffic(t *testing.T) {
 	h.ok(err)
 	up, err := h.pf.VportStats(t.Context(), driver.Uplink)
 	h.ok(err)
-	t.Logf("%d switches: vport 1 sent %d frames, vport 2 was given %d, the wire %d", switches, s.TxUnicast.Packets, v.RxUnicast.Packets, up.TxUnicast.Packets)
-	// Frames that met no rule are the manager's: between the change to switchdev and the rule. None is lost.
+	t.Logf("%d switches: vport 1 sent %d frames, vport 2 was given %d, representors %d, lost %d", switches, s.TxUnicast.Packets, v.RxUnicast.Packets, polled.Load(), lost)
+	// Frames that met no rule are the manager's: between the change to switchdev and the rule.
+	if m.RxUnicast.Packets != polled.Load()+lost {
+		t.Errorf("the manager was given %d frames: its owners have polled %d, and %d were said to be lost", m.RxUnicast.Packets, polled.Load(), lost)
+	}
 	if sent, got := s.TxUnicast.Packets, v.RxUnicast.Packets+m.RxUnicast.Packets; sent != got {
 		t.Errorf("vport 1 sent %d frames, vport 2 was given %d and the manager %d", sent, v.RxUnicast.Packets, m.RxUnicast.Packets)
 	}
@@ -466,4 +523,40 @@ func TestVirtualFunctionsAreDisabledWhileTheyAreUsed(t *testing.T) {
 	if err := h.pf.EnableVFs(t.Context(), 5); err == nil {
 		t.Error("more virtual functions than there are")
 	}
+}
+
+func TestAChangeOfModeSaysWhatItLost(t *testing.T) {
+	h := openHost(t, 2, driver.Switchdev)
+	ctx := t.Context()
+	r, err := h.pf.Representor(ctx, 1)
+	h.ok(err)
+	const sent = 10
+	last := frame(h.vfs[1].MAC(), h.vfs[0].MAC(), sent)
+	for range sent {
+		h.send(nicEnds(h.vfs[0]), last)
+	}
+	h.expect("a miss", representorEnds(r), last)
+	h.expect("a miss", representorEnds(r), last)
+	held := make([]driver.Packet, 3)
+	if n := r.Rx().Poll(held); n != len(held) {
+		t.Fatalf("%d frames were there, want %d", n, len(held))
+	}
+	lost, err := h.pf.SetMode(ctx, driver.Legacy)
+	var out *driver.BuffersOutError
+	if !errors.As(err, &out) {
+		t.Errorf("a mode ended with %d packets in use: %v", len(held), err)
+	}
+	if want := (driver.Lost{Received: sent - 2 - len(held)}); lost != want {
+		t.Errorf("lost %+v, want %+v", lost, want)
+	}
+	if m, err := h.pf.Mode(ctx); err != nil || m != driver.Legacy {
+		t.Errorf("the mode is %v, %v", m, err)
+	}
+	r.Rx().Release(held)
+	if n := r.Rx().Poll(held); n != 0 || r.Rx().Err() == nil {
+		t.Errorf("%d frames after the mode, %v", n, r.Rx().Err())
+	}
+	// Without traffic nothing is lost.
+	h.setMode(ctx, driver.Switchdev)
+	h.setMode(ctx, driver.Legacy)
 }

@@ -115,7 +115,7 @@ func TestGuestsMeetThroughTheESwitch(t *testing.T) {
 		close(other)
 	}
 	mode := func(m driver.Mode) error {
-		if err := c.manager.SetMode(t.Context(), m); err != nil {
+		if _, err := c.manager.SetMode(t.Context(), m); err != nil {
 			return err
 		}
 		for from := range driver.Vport(3) {

@@ -68,7 +68,7 @@ func VirtualBench(t *testing.T, c rig.Config) *drivertest.Bench {
 
 // join enables one virtual function and gives it the wire.
 func join(ctx context.Context, manager *driver.NIC) error {
-	if err := manager.SetMode(ctx, driver.Switchdev); err != nil {
+	if _, err := manager.SetMode(ctx, driver.Switchdev); err != nil {
 		return err
 	}
 	if err := manager.EnableVFs(ctx, 1); err != nil {

@@ -194,8 +194,12 @@ func (b *bench) changes(ctx context.Context) error {
 		if round%2 == 1 {
 			mode = driver.Legacy
 		}
-		if err := pf.SetMode(ctx, mode); err != nil {
+		lost, err := pf.SetMode(ctx, mode)
+		if err != nil {
 			return err
+		}
+		if lost != (driver.Lost{}) {
+			return fmt.Errorf("the change to %v mode lost %+v where nothing was sent", mode, lost)
 		}
 		b.o.modes++
 		for i, s := range b.slots {

@@ -57,7 +57,7 @@ func newBench(ctx context.Context, p setting) (*bench, error) {
 	if p.switchdev {
 		mode = driver.Switchdev
 	}
-	if err := pf.SetMode(ctx, mode); err != nil {
+	if _, err := pf.SetMode(ctx, mode); err != nil {
 		return b, err
 	}
 	if err := pf.EnableVFs(ctx, p.vfs); err != nil {
