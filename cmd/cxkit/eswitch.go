@@ -24,6 +24,7 @@ import (
 // driver manages, in a guest.
 type vfHost struct {
 	c    vfHostConfig
+	nic  *driver.NIC // the e-switch's manager; nil on a card with a processor of its own
 	undo []func() error
 }
 
@@ -60,6 +61,7 @@ func newVFHost(ctx context.Context, c vfHostConfig) (*vfHost, error) {
 	if err == nil {
 		err = nic.EnableVFs(ctx, c.vfs)
 	}
+	h.nic = nic
 	if err == nil && c.mode == driver.Switchdev {
 		var b *bridge
 		if b, err = newBridge(ctx, nic, c.vfs, c.log); err == nil {

@@ -99,7 +99,11 @@ func (s *served) start(w *world, c servedConfig) (err error) {
 		return err
 	}
 	for i := range c.sockets {
-		server, err := control.Serve(servedCard{s, w, c, i}, c.log)
+		var card control.Card = servedCard{s, w, c, i}
+		if s.host != nil && s.host.nic != nil {
+			card = switchingCard{servedCard{s, w, c, i}}
+		}
+		server, err := control.Serve(card, c.log)
 		if err != nil {
 			c.log.Warn("no control socket: cxkit ctl can't attach", "card", i, "why", err)
 			break
@@ -210,6 +214,14 @@ type servedCard struct {
 	w *world
 	c servedConfig
 	i int
+}
+
+// switchingCard is a served card whose e-switch this process manages.
+type switchingCard struct{ servedCard }
+
+// VportStats reads the counters of a port of the e-switch.
+func (v switchingCard) VportStats(ctx context.Context, vport uint16) (stats.Snapshot, error) {
+	return vportStats(ctx, v.s.host.nic, vport)
 }
 
 // Info says what runs.
