@@ -270,7 +270,8 @@ func (n *NIC) Mode(ctx context.Context) (Mode, error) {
 // EnableVFs enables count virtual functions, from 1 to TotalVFs, and 0 disables them. Their number is changed
 // by way of 0 only (ErrBusy), as in Linux. A virtual function is a PCI function of its own, to be opened as
 // any, by who has it; its firmware works in pages of this NIC's. Disabling ends virtual functions that are
-// still in use: their drivers find firmware gone.
+// still in use: their drivers find firmware gone. The function of a card's own processor has none, and this driver
+// does not manage the host's for it (UnsupportedError; SetMode, too).
 func (n *NIC) EnableVFs(ctx context.Context, count int) error {
 	s, unlock, err := n.lockSwitch(ctx)
 	if err != nil {
@@ -278,6 +279,8 @@ func (n *NIC) EnableVFs(ctx context.Context, count int) error {
 	}
 	defer unlock()
 	switch {
+	case n.hca.Embedded && count != 0:
+		return fmt.Errorf("enable %d virtual functions: %w", count, n.unsupported(hostsSwitch))
 	case count < 0 || count > n.hca.TotalVFs:
 		return fmt.Errorf("enable %d virtual functions: the function has %d", count, n.hca.TotalVFs)
 	case count == len(s.vfs):
@@ -369,6 +372,10 @@ func (n *NIC) endVFs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// hostsSwitch is what this driver can't do on a card's own processor, whose e-switch joins functions of the host:
+// the host enables them, and it learns of them from QUERY_ESW_FUNCTIONS.
+const hostsSwitch = "the e-switch of a host's virtual functions"
+
 // SetMode changes the e-switch's mode. The tables of the new mode are whole before they take over, so that
 // no frame meets a switch without rules. What the mode had of its own goes: rules and representors of
 // Switchdev, and what VLAN, spoof check and trust of virtual functions mean in Legacy, which comes back with
@@ -387,6 +394,9 @@ func (n *NIC) SetMode(ctx context.Context, mode Mode) (Lost, error) {
 	}
 	if s.mode == mode {
 		return Lost{}, nil
+	}
+	if n.hca.Embedded {
+		return Lost{}, fmt.Errorf("set mode %v: %w", mode, n.unsupported(hostsSwitch))
 	}
 	if len(s.vfs) == 0 {
 		s.mode = mode
