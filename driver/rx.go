@@ -308,7 +308,13 @@ func (q *RxQueue) dry() bool { return q.rq.Outstanding() == 0 || q.starved() }
 
 // Posted is how many buffers the card has to put frames into, or has filled and nobody took: none with
 // Striding, whose memory is no buffers. The owner calls it.
-func (q *RxQueue) Posted() int { return q.posted() }
+func (q *RxQueue) Posted() int {
+	if q.guarded {
+		q.awake.Lock()
+		defer q.awake.Unlock()
+	}
+	return q.posted()
+}
 
 func (q *RxQueue) posted() int {
 	if q.striding {

@@ -296,10 +296,22 @@ func (q *TxQueue) finished() bool {
 
 // Room is how many frames Send could take now, without looking for completions, if they have one part and no
 // Segment. Multi-packet WQEs let more in.
-func (q *TxQueue) Room() int { return int(q.sq.Room()) }
+func (q *TxQueue) Room() int {
+	if q.guarded {
+		q.awake.Lock()
+		defer q.awake.Unlock()
+	}
+	return int(q.sq.Room())
+}
 
 // Pending is how many frames, or parts of frames, were posted and are not known to be sent.
-func (q *TxQueue) Pending() int { return int(q.sq.Outstanding()) }
+func (q *TxQueue) Pending() int {
+	if q.guarded {
+		q.awake.Lock()
+		defer q.awake.Unlock()
+	}
+	return int(q.sq.Outstanding())
+}
 
 // Release gives buffers back to the NIC without sending them, and empties the packets.
 func (q *TxQueue) Release(pkts []Packet) {
