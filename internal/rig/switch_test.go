@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"cxkit/device"
+	"cxkit/device/fault"
 	"cxkit/dma"
 	"cxkit/driver"
 	"cxkit/internal/rig"
@@ -559,4 +560,35 @@ func TestAChangeOfModeSaysWhatItLost(t *testing.T) {
 	// Without traffic nothing is lost.
 	h.setMode(ctx, driver.Switchdev)
 	h.setMode(ctx, driver.Legacy)
+}
+
+// What the card has sent is not lost, though nobody has taken the completion; what it was not told of is.
+func TestAChangeOfModeSaysWhatWasNotSent(t *testing.T) {
+	h := openHost(t, 1, driver.Switchdev)
+	ctx := t.Context()
+	r, err := h.pf.Representor(ctx, 1)
+	h.ok(err)
+	f := frame(h.vfs[0].MAC(), driver.MAC{2, 9}, 1)
+	post := func(n int) {
+		t.Helper()
+		pkts := make([]driver.Packet, n)
+		if got := r.Tx().Get(pkts); got != n {
+			t.Fatalf("%d buffers, want %d", got, n)
+		}
+		for i := range pkts {
+			pkts[i].Data = append(pkts[i].Data[:0], f...)
+		}
+		if got := r.Tx().Send(pkts); got != n {
+			t.Fatalf("%d frames were posted, want %d", got, n)
+		}
+	}
+	post(1)
+	h.expect("from the representor", nicEnds(h.vfs[0]), f)
+	h.ok(h.rig.Card.Inject(fault.Plan{Faults: []fault.Fault{{Kind: fault.LostDoorbell, Doorbell: fault.SQBell, Times: 1}}}))
+	post(3)
+	lost, err := h.pf.SetMode(ctx, driver.Legacy)
+	h.ok(err)
+	if want := (driver.Lost{Sending: 3}); lost != want {
+		t.Errorf("lost %+v, want %+v", lost, want)
+	}
 }
