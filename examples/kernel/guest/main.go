@@ -5,6 +5,7 @@
 //	guest probe FILE            sleep a millisecond again and again until SIGTERM; write to FILE how late it woke
 //	guest reclaim TRACE PROBE   sum up a function_graph trace of reclaim_pages and what the probe wrote
 //	guest hist FILE...          read tables of hist triggers; print them
+//	guest gro TRACE             count packets that GRO merged, by their segments and pages
 //	guest read FILE READERS RATE SECONDS
 //	                            have so many readers read FILE so often a second each; print how often they did
 //
@@ -52,6 +53,8 @@ func run(args []string) error {
 		return reclaim(args[1], args[2])
 	case "hist":
 		return hist(args[1:])
+	case "gro":
+		return gro(args[1])
 	case "read":
 		return read(args[1:])
 	}
@@ -208,6 +211,24 @@ func read(args []string) error {
 		return *err
 	}
 	return print(fmt.Sprintf("reads %d", n[0]), reads.Load())
+}
+
+// gro counts merged packets: a row has segments, pages, packets.
+func gro(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	counts := make(map[ftrace.Merged]int)
+	if err := ftrace.GRO(f, func(m ftrace.Merged) error { counts[m]++; return nil }); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	rows := [][3]int{}
+	for m, n := range counts {
+		rows = append(rows, [3]int{m.Segments, m.Pages, n})
+	}
+	return print("merged", rows)
 }
 
 // hist prints tables of triggers.
