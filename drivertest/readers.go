@@ -111,7 +111,8 @@ func (e *Env) fullStats() stats.Snapshot {
 	return s
 }
 
-// readingDuringClose reads in every way while the NIC is closed.
+// readingDuringClose reads in every way while the NIC is closed. Readers pause, or on one processor the close would
+// wait for the end of their time slices at each of its commands.
 func readingDuringClose(e *Env) {
 	e.Send(Frames(e.NIC.MAC(), 3, 60)...)
 	e.Receive(0, 3)
@@ -134,7 +135,7 @@ func readingDuringClose(e *Env) {
 				select {
 				case <-stop:
 					return
-				default:
+				case <-time.After(20 * time.Microsecond):
 				}
 			}
 		})
