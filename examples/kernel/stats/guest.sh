@@ -45,6 +45,8 @@ for n in 1 "$readers"; do
 	echo '!hist:keys=common_type' >events/kprobes/command_in/trigger
 	echo '!hist:keys=function.sym' >events/workqueue/workqueue_queue_work/trigger
 done
+# Whoever reads /proc/net/dev has interfaces refreshed that are down, too.
+echo "@result shown $(grep -c '^ *eth' /proc/net/dev)"
 echo "@result interfaces $(echo "$interfaces" | wc -w)"
 awk '{ split(FILENAME, path, "/"); all = all (all ? ", " : "") "\"" path[length(path) - 1] "\": " $1 }
 	END { print "@result table {" all "}" }' "$commands"/*/n

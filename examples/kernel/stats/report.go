@@ -65,7 +65,7 @@ What it shows: without the interval commands follow the readings until a refresh
 it they are five rounds a second at most, however many read.
 
 What can't be compared: the number of commands. The thread's are 27 to 28 a round; here a round is as many
-refreshes as interfaces are up. Its reader's rate is not known: 37 a second fits its figures, and an emulated, shared
+refreshes as /proc/net/dev shows interfaces, up or not. Its reader's rate is not known: 37 a second fits its figures, and an emulated, shared
 processor does not keep up with it: without the edit there is less to save, so that ratios are below the thread's. Its
 virtual functions are those of Linux's own physical function; here they are a host's, as QEMU hides SR-IOV from a guest.
 `

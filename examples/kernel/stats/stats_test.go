@@ -12,7 +12,7 @@ import (
 // made are the results of a guest with one reader.
 func made() study.Results {
 	return study.Results{
-		"interfaces": json.RawMessage("1"), "table": json.RawMessage(`{"ACCESS_REG": 6, "QUERY_VPORT_COUNTER": 9, "CREATE_CQ": 7}`),
+		"interfaces": json.RawMessage("1"), "shown": json.RawMessage("1"), "table": json.RawMessage(`{"ACCESS_REG": 6, "QUERY_VPORT_COUNTER": 9, "CREATE_CQ": 7}`),
 		"commands 1": json.RawMessage("12"), "reads 1": json.RawMessage("30"), "seconds 1": json.RawMessage("1.5"),
 		"hist /tmp/commands-1": json.RawMessage(`[{"Key":"common_type: 1500","Hits":12}]`),
 		"hist /tmp/work-1": json.RawMessage(`[{"Key":"function: [ffffffff86d4d3e0] vmstat_shepherd","Hits":2},
@@ -47,7 +47,7 @@ func TestRefreshesAreCounted(t *testing.T) {
 	if err := v.read(made(), seen); err != nil {
 		t.Fatal(err)
 	}
-	if want := (row{module: "edited", interfaces: 1, readers: 1, reads: 30, commands: 12, probed: 12, refreshes: 4, seconds: 1.5, counted: 15}); v != want {
+	if want := (row{module: "edited", interfaces: 1, shown: 1, readers: 1, reads: 30, commands: 12, probed: 12, refreshes: 4, seconds: 1.5, counted: 15}); v != want {
 		t.Errorf("got %+v, want %+v", v, want)
 	}
 	var b strings.Builder
@@ -67,7 +67,7 @@ func TestCountsThatDisagreeFailTheRun(t *testing.T) {
 		"no representors":      func(v *row) { v.vfs = 8 },
 		"too many refreshes":   func(v *row) { v.refreshes = 11 },
 	} {
-		v := row{module: "edited", commands: 12, probed: 12, refreshes: 4, seconds: 1.5, interfaces: 1, counted: 15}
+		v := row{module: "edited", commands: 12, probed: 12, refreshes: 4, seconds: 1.5, interfaces: 1, shown: 1, counted: 15}
 		if err := v.check(); err != nil {
 			t.Fatal(err)
 		}
