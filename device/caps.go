@@ -50,6 +50,8 @@ func (p *profile) caps(f *function) capabilities {
 	if f.manages() {
 		c.add(prm.CapGroupESwitch, &c.Switch)
 		c.add(prm.CapGroupESwitchFlowTable, &c.FDB)
+	}
+	if c.General.QOS {
 		c.add(prm.CapGroupQOS, &c.QOS)
 	}
 	return c

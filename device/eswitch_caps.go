@@ -2,19 +2,24 @@ package device
 
 import "cxkit/prm"
 
-// switchCaps sets what a function can do with an e-switch: a manager has its tables, a virtual function less
-// of what the port has.
+// switchCaps sets what a function can do with the port and with an e-switch. A virtual function has less of
+// the port. Every physical function is its vports' group manager, with virtual functions or without and where
+// the card's own processor manages the e-switch, too: Linux tells the two capabilities apart for that case
+// (eswitch.c mlx5_eswitch_init), and lets a group manager alone set pauses and priorities (en_ethtool.c
+// mlx5e_set_pauseparam, en_dcbnl.c mlx5e_dcbnl_build_netdev). A manager has the e-switch's tables as well.
 func switchCaps(c *capabilities, f *function) {
 	g := &c.General
 	if f.isVF() {
 		g.PortModuleEvent, g.BeaconLED, g.WOLG = false, false, false
+		return
 	}
+	g.VportGroupManager, g.QOS = true, true
+	g.NICVportChangeEvent = !f.isWard()
 	if !f.manages() {
 		return
 	}
-	g.VportGroupManager, g.ESwitchManager, g.NICVportChangeEvent = true, true, true
+	g.ESwitchManager = true
 	g.LogMaxL2Table = logMaxL2
-	g.QOS = true
 
 	s := &c.Switch
 	s.VportCVLANStrip, s.VportCVLANInsertIfNotExist, s.VportCVLANInsertOverwrite, s.VportCVLANInsertAlways = true, true, true, true

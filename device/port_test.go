@@ -79,3 +79,58 @@ func TestTwoCardsOnACableAgreeOnASpeedOrHaveNoLink(t *testing.T) {
 		t.Error("no link after one end negotiates again")
 	}
 }
+
+// capsOf reads a function's capabilities.
+func capsOf(b *bench) (g prm.CapGeneral) {
+	b.Helper()
+	var out prm.QueryHCACapOut
+	b.must(&prm.QueryHCACapIn{OpMod: prm.CapOpMod(prm.CapGroupGeneral, prm.CapCurrent)}, &out)
+	g.Get(out.Capability[:])
+	return g
+}
+
+// Linux lets a group manager alone set pauses and priorities (en_ethtool.c, en_dcbnl.c): that is every physical
+// function, whether it has virtual functions or not, and whether it manages an e-switch or not.
+func TestAPhysicalFunctionSetsPausesWithVirtualFunctionsAndWithout(t *testing.T) {
+	plain := newBench(t, Config{})
+	plain.bringUp()
+	embedded := newEmbeddedBench(t, 2)
+	embedded.must(&prm.EnableHCAIn{}, &prm.EnableHCAOut{})
+	embedded.serve()
+	embedded.clock.advance(embedded.card.config.BootTime)
+	for name, c := range map[string]struct {
+		b       *bench
+		manager bool // of an e-switch
+	}{
+		"alone":                      {plain, false},
+		"with virtual functions":     {newSwitchBench(t, 2).bench, true},
+		"the card's own processor's": {embedded.bench, true},
+		"its host's":                 {embedded.run(embedded.host).bench, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := c.b
+			if g := capsOf(b); !g.VportGroupManager || !g.QOS || g.ESwitchManager != c.manager {
+				t.Errorf("group manager %v, of an e-switch %v, QoS %v", g.VportGroupManager, g.ESwitchManager, g.QOS)
+			}
+			q := prm.QueryHCACapIn{OpMod: prm.CapOpMod(prm.CapGroupQOS, prm.CapCurrent)}
+			var out prm.QueryHCACapOut
+			b.must(&q, &out)
+			var qos prm.CapQOS
+			if qos.Get(out.Capability[:]); qos.ESWScheduling != c.manager {
+				t.Errorf("schedules vports: %v", qos.ESWScheduling)
+			}
+			for _, set := range []prm.RegPFCC{
+				{LocalPort: 1, PPTX: true, PPRX: true},
+				{LocalPort: 1, PrioMaskTX: 1 << 3, PrioMaskRX: 1 << 3, PFCTX: 1 << 3, PFCRX: 1 << 3},
+				{LocalPort: 1, PrioMaskTX: 0xff, PrioMaskRX: 0xff},
+			} {
+				b.reg(prm.AccessRegWrite, prm.RegIDPFCC, &set)
+				got := prm.RegPFCC{LocalPort: 1}
+				b.reg(prm.AccessRegRead, prm.RegIDPFCC, &got)
+				if got.PPTX != set.PPTX || got.PPRX != set.PPRX || got.PFCTX != set.PFCTX || got.PFCRX != set.PFCRX {
+					t.Errorf("PFCC %+v after %+v", got, set)
+				}
+			}
+		})
+	}
+}

@@ -105,7 +105,7 @@ var syndromeTexts = map[syndrome]string{
 	synNoPageEvents:  "the object needs pages and no EQ takes page requests",
 	synOpMod:         "op_mod is not one of the command's",
 	synFunctionID:    "function_id is not this function nor one that it manages",
-	synOtherVport:    "other_vport needs a vport manager",
+	synOtherVport:    "other_vport needs a manager of the e-switch",
 	synVportNumber:   "there is no such vport, or vport_number is set without other_vport",
 
 	synISSI:            "ISSI is not supported",

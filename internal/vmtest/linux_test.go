@@ -28,7 +28,7 @@ func TestLinuxDrivesTheCard(t *testing.T) {
 			cards, sockets := serveCards(t, 2, CardsConfig{})
 			g := f.guestFor(t, "acceptance.sh")
 			g.Sockets, g.CPUs, g.Limit = sockets, 2, limit
-			g.Tools = append(g.Tools, "devlink")
+			g.Tools = append(g.Tools, "devlink", "dcb")
 			g.Files = append(g.Files, File{Path: "/root/rounds", Data: fmt.Appendf(nil,
 				"downs=%d changes=%d returns=%d loads=%d\n", n.downs, n.changes, n.returns, n.loads)})
 			asked := 0

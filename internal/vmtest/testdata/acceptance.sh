@@ -56,6 +56,7 @@ try quiet_log
 
 section "settings, rules, programs"
 show_settings
+set_pauses
 lead_flows
 run_programs
 try quiet_log

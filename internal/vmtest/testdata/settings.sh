@@ -48,6 +48,21 @@ show_settings() {
 	try shows 'TCP/UDP dst port' ethtool -n eth0 rx-flow-hash udp4
 }
 
+# set_pauses sets what the port asks its peer for and obeys, of all frames and of a priority. The latter takes the link
+# down and up.
+set_pauses() {
+	for state in off on; do
+		try ethtool -A eth0 rx $state tx $state
+		for way in RX TX; do try shows "^$way:.*$state\$" ethtool -a eth0; done
+	done
+	for state in on off; do
+		try dcb pfc set dev eth0 prio-pfc 3:$state
+		try shows "prio-pfc.* 3:$state" dcb pfc show dev eth0
+		try wait_link
+	done
+	try ethtool -A eth0 rx on tx on
+}
+
 # received prints how much queue $1 of the first end has got.
 received() { ethtool -S eth0 | sed -n "s/^ *rx$1_packets: //p"; }
 
