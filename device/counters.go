@@ -77,6 +77,7 @@ type portCounters struct {
 	pauseRx        uint64
 	unsupportedRx  uint64
 	line           lineErrors
+	blocks         codeBlocks
 	pauseTx        uint64
 	stopped        [8]time.Duration // for which the peer was asked to send nothing of a priority
 	obeyed         [8]time.Duration // for which the peer asked for that

@@ -107,7 +107,7 @@ func (f *function) beginState(ft *faults.Fault) {
 	case faults.Storm:
 		f.stormFault(ft.Pages)
 	case faults.PortErrors:
-		f.port.counters.line.meet(ft.What, uint64(ft.Count))
+		f.port.meet(f.card.profile, ft.What, uint64(ft.Count))
 	case faults.PCIeErrors:
 		f.card.recoveries.meet(ft.What, uint32(ft.Count))
 	}

@@ -35,6 +35,14 @@ func (l *lineErrors) meet(what faults.LineError, n uint64) {
 	}
 }
 
+// meet counts n errors of a port's line, and what the code in force makes of them.
+func (p *port) meet(profile *profile, what faults.LineError, n uint64) {
+	p.counters.line.meet(what, n)
+	if p.up() && (what == faults.CorrectedBit || what == faults.UncorrectedSymbol) {
+		p.counters.blocks.meet(p.fec(profile), what == faults.CorrectedBit, n)
+	}
+}
+
 // linkRecoveries are recoveries of the PCIe link, which all functions of a card share: 32-bit counters that
 // wrap.
 type linkRecoveries struct{ own, peer uint32 }

@@ -26,6 +26,7 @@ type port struct {
 
 	adminMTU, maxMTU int // PMTU: as firmware counts, 22 bytes more than the longest payload
 	settings         portSettings
+	codes            uint32                       // FEC that it takes and has signalled: fecCodes.signalled
 	cleared          map[[2]uint8]clearedCounters // PPCNT, by group and priority
 }
 
@@ -40,10 +41,15 @@ func (p *port) reset(profile *profile) {
 	p.adminUp = true
 	p.adminMTU, p.maxMTU = profile.portMTU, profile.portMTU
 	p.settings, p.cleared, p.stopping = portSettings{}, nil, stopping{}
+	p.codes = profile.fec.signalled(&p.settings.fec)
 }
 
 // signal lets the far end see what the port sends: modes that were set take effect when the port comes up.
 func (p *port) signal(profile *profile) {
+	p.codes = profile.fec.signalled(&p.settings.fec)
+	if w, ok := p.wire.(wire.Corrector); ok {
+		w.SignalFEC(p.codes)
+	}
 	w, ok := p.wire.(wire.Signaler)
 	if !ok {
 		return
@@ -51,11 +57,22 @@ func (p *port) signal(profile *profile) {
 	switch {
 	case !p.adminUp:
 		w.Signal(0)
-	case p.settings.speeds != 0:
-		w.Signal(p.settings.speeds)
 	default:
-		w.Signal(profile.speed.supported)
+		w.Signal(p.speeds(profile))
 	}
+}
+
+// speeds are the modes that the port may have a link in.
+func (p *port) speeds(profile *profile) uint32 {
+	if p.settings.speeds != 0 {
+		return p.settings.speeds
+	}
+	return profile.speed.supported
+}
+
+// mode is the one of its link, if it has one.
+func (p *port) mode(profile *profile) linkMode {
+	return profile.speed.best(p.speeds(profile) & p.partner(profile))
 }
 
 // partner is what the far end sends in, as far as that can be told.
@@ -75,8 +92,9 @@ func (p *port) mtu() int { return min(p.adminMTU, p.maxMTU) }
 // checkLinks notices what has happened to the carriers of all ports.
 func (c *Card) checkLinks() {
 	for _, p := range c.ports {
-		carrier := p.wire != nil && p.wire.Link() && p.unplugs == 0 && !p.noLink
+		carrier := p.wire != nil && p.wire.Link() && p.unplugs == 0 && !p.noLink && p.fecAgreed(c.profile)
 		if carrier != p.carrier {
+			p.countBlocks(c.profile, c.now)
 			was := p.up()
 			p.carrier = carrier
 			c.linkMayHaveChanged(p, was)

@@ -45,7 +45,8 @@ func (f *function) readPPCNT(image []byte) command.Result {
 		p.countObeyed(f.card.now)
 		p.perPriority(int(r.PrioTC)).Put(set[:])
 	case prm.PPCNTGroupPhysical:
-		(&prm.PPCNTPhysical{SymbolErrors: p.counters.line.uncorrected, LinkDownEvents: p.counters.linkDownEvents}).Put(set[:])
+		p.countBlocks(f.card.profile, f.card.now)
+		p.physical().Put(set[:])
 	case prm.PPCNTGroupPhysicalStatistical:
 		(&prm.PPCNTPhysicalStatistical{PHYReceivedBits: 8 * p.counters.rx.octets,
 			PHYSymbolErrors: p.counters.line.uncorrected, PHYCorrectedBits: p.counters.line.corrected}).Put(set[:])

@@ -22,6 +22,7 @@ type profile struct {
 	frequencyKHz                 uint32
 	portMTU                      int // largest MTU as firmware counts it: 22 bytes more than the payload
 	speed                        portSpeed
+	fec                          fecCodes
 
 	features features
 	embedded bool // the card has a processor of its own, which manages the e-switch

@@ -47,7 +47,7 @@ func profiles() []profile {
 	base := profile{
 		vendor: 0x15b3, subVendor: 0x15b3, barSize: 32 << 20, vectors: 64,
 		bootTime: time.Millisecond, memory: Memory{Boot: 6, Init: 512, Included: 512},
-		frequencyKHz: 1_000_000, portMTU: 10_000, speed: speed100G,
+		frequencyKHz: 1_000_000, portMTU: 10_000, speed: speed100G, fec: fecUpTo(fec100G),
 		maxEQs: 128, logMaxPD: 24, logMaxTD: 24, logMaxMKey: 24,
 	}
 	lx, five, sixDx, seven := base, base, base, base
@@ -57,7 +57,7 @@ func profiles() []profile {
 	lx.fwMajor, lx.fwMinor, lx.fwSubminor = 14, 32, 1010
 	lx.vpd = vitalProductData("CX4121A - ConnectX-4 LX SFP28", "MCX4121A-ACAT", "AG", "MT1722X00000")
 	lx.mac = [6]byte{0xec, 0x0d, 0x9a, 0x00, 0x08, 0x00}
-	lx.frequencyKHz, lx.speed = 156_250, speed25G
+	lx.frequencyKHz, lx.speed, lx.fec = 156_250, speed25G, fecUpTo(fec25G)
 	lx.features = features{maxLSO: queue.LogMaxLSO, inlineVport: true}
 
 	five.key, five.name = "cx5", "ConnectX-5"
@@ -72,6 +72,7 @@ func profiles() []profile {
 	sixDx.fwMajor, sixDx.fwMinor, sixDx.fwSubminor = 22, 35, 3006
 	sixDx.vpd = vitalProductData("ConnectX-6 Dx EN adapter card, 100GbE, dual-port QSFP56", "MCX623106AN-CDAT", "A8", "MT2036X00000")
 	sixDx.mac = [6]byte{0x10, 0x70, 0xfd, 0x00, 0x08, 0x00}
+	sixDx.fec = fecUpTo(fec100G2x)
 	sixDx.features = features{multiPacket: true, strideIndex: true, timeFormats: tsCapBoth, maxLSO: queue.LogMaxLSO, monitor: true}
 
 	seven.key, seven.name = "cx7", "ConnectX-7"
@@ -79,7 +80,7 @@ func profiles() []profile {
 	seven.fwMajor, seven.fwMinor, seven.fwSubminor = 28, 35, 3006
 	seven.vpd = vitalProductData("ConnectX-7 adapter card, 200GbE, dual-port QSFP112", "MCX755106AS-HEAT", "A5", "MT2230X00000")
 	seven.mac = [6]byte{0xb8, 0x3f, 0xd2, 0x00, 0x08, 0x00}
-	seven.features = sixDx.features
+	seven.features, seven.fec = sixDx.features, fecUpTo(fec200G2x)
 
 	field := base
 	field.key, field.name = "bf2", "BlueField-2"
@@ -87,7 +88,7 @@ func profiles() []profile {
 	field.fwMajor, field.fwMinor, field.fwSubminor = 24, 35, 3006
 	field.vpd = vitalProductData("BlueField-2 DPU 100GbE Dual-Port QSFP56", "MBF2M516A-CEEOT", "A5", "MT2133X00000")
 	field.mac = [6]byte{0xb8, 0xce, 0xf6, 0x00, 0x08, 0x00}
-	field.features, field.embedded = sixDx.features, true
+	field.features, field.fec, field.embedded = sixDx.features, sixDx.fec, true
 	return []profile{lx, five, sixDx, seven, field}
 }
 

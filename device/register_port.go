@@ -12,6 +12,7 @@ type portSettings struct {
 	noPortEvents bool // PAOS e = 0
 	pause        prm.RegPFCC
 	moduleEvents uint8
+	fec          fecCodes // PPLM admin; 0 is the card's choice
 }
 
 // portRegisterTable are the registers of the function's port.
@@ -24,6 +25,7 @@ func (f *function) portRegisterTable() map[prm.RegisterID]register {
 		prm.RegIDPFCC:  {size: prm.RegPFCCSize, read: f.readPFCC, write: f.writePFCC},
 		prm.RegIDPPCNT: {size: prm.RegPPCNTSize, read: f.readPPCNT},
 		prm.RegIDPMAOS: {size: prm.RegPMAOSSize, read: f.readPMAOS, write: f.writePMAOS},
+		prm.RegIDPPLM:  {size: prm.RegPPLMSize, read: f.readPPLM, write: f.writePPLM},
 		prm.RegIDPDDR:  {size: prm.RegPDDRSize, read: f.readPDDR},
 		prm.RegIDPCMR:  {size: prm.RegPCMRSize, read: f.readPCMR, write: f.writePCMR},
 		prm.RegIDPCAM:  {size: prm.RegPCAMSize, read: f.readPCAM},
@@ -106,17 +108,14 @@ func (f *function) readPTYS(image []byte) command.Result {
 	set := &f.port.settings
 	out := prm.RegPTYS{
 		LocalPort: localPort, ProtoMask: r.ProtoMask, ANDisableAdmin: set.autonegOff, ANDisableCap: true,
-		EthProtoCapability: s.supported, EthProtoAdmin: s.supported, ConnectorType: s.connector,
+		EthProtoCapability: s.supported, ConnectorType: s.connector,
 	}
-	if set.speeds != 0 {
-		out.EthProtoAdmin = set.speeds
-	}
+	out.EthProtoAdmin = f.port.speeds(f.card.profile)
 	if f.port.up() {
-		partner := f.port.partner(f.card.profile)
-		mode := s.best(out.EthProtoAdmin & partner)
+		mode := f.port.mode(f.card.profile)
 		out.EthProtoOper = 1 << mode.bit
 		out.DataRateOper = mode.rate
-		out.EthProtoLpAdvertise = partner
+		out.EthProtoLpAdvertise = f.port.partner(f.card.profile)
 		out.ANStatus = prm.ANComplete
 		if set.autonegOff {
 			out.ANStatus = prm.ANUnavailable
@@ -175,6 +174,7 @@ func (f *function) writePAOS(image []byte) command.Result {
 		return command.Result{}
 	}
 	was := p.up()
+	p.countBlocks(f.card.profile, f.card.now)
 	switch r.AdminStatus {
 	case prm.PortAdminUp, prm.PortAdminUpOnce:
 		p.adminUp = true
@@ -247,6 +247,7 @@ const (
 	pddrClosedByCommand = 1
 	pddrNoPartner       = 2
 	pddrNoPartnerForced = 36
+	pddrFECMismatch     = 38
 	pddrUnplugged       = 1024
 
 	pddrTroubleshooting = 1
@@ -260,7 +261,7 @@ func (f *function) readPDDR(image []byte) command.Result {
 	}
 	out := prm.RegPDDR{LocalPort: localPort, PageSelect: r.PageSelect}
 	if r.PageSelect == pddrTroubleshooting {
-		code, text := f.port.trouble()
+		code, text := f.port.trouble(f.card.profile)
 		out.MonitorOpcode = code
 		copy(out.StatusMessage[:], text)
 	}
@@ -269,7 +270,7 @@ func (f *function) readPDDR(image []byte) command.Result {
 }
 
 // trouble says why a port is down.
-func (p *port) trouble() (code uint16, text string) {
+func (p *port) trouble(profile *profile) (code uint16, text string) {
 	switch {
 	case p.up():
 		return pddrNoIssue, "No issue was observed"
@@ -277,6 +278,8 @@ func (p *port) trouble() (code uint16, text string) {
 		return pddrClosedByCommand, "Port is close by command"
 	case p.wire == nil:
 		return pddrUnplugged, "Cable is unplugged"
+	case p.wire.Link() && !p.fecAgreed(profile):
+		return pddrFECMismatch, "Negotiation failure - FEC mismatch during override"
 	case p.settings.autonegOff:
 		return pddrNoPartnerForced, "Negotiation failure - no partner detected during force mode"
 	}
@@ -310,6 +313,8 @@ func (f *function) writePCMR(image []byte) command.Result {
 const (
 	pcamStatisticalGroup = 0
 	pcamConnectorType    = 3
+	pcamFEC50GLanes      = 23
+	pcamFEC100GLanes     = 55
 )
 
 func (f *function) readPCAM(image []byte) command.Result {
@@ -323,6 +328,12 @@ func (f *function) readPCAM(image []byte) command.Result {
 	}
 	if r.FeatureGroup == 0 {
 		bitMask(&out.FeatureCapMask, pcamStatisticalGroup, pcamConnectorType)
+		if has := &f.card.profile.fec; has[fec50G1x] != 0 {
+			bitMask(&out.FeatureCapMask, pcamFEC50GLanes)
+			if has[fec100G1x] != 0 {
+				bitMask(&out.FeatureCapMask, pcamFEC100GLanes)
+			}
+		}
 	}
 	out.Put(image)
 	return command.Result{}

@@ -1,6 +1,9 @@
 package drivertest
 
 import (
+	"errors"
+	"slices"
+
 	"cxkit/driver"
 )
 
@@ -33,6 +36,40 @@ func portTests() []Test {
 			e.waitLink(changes, false)
 			e.Must(e.NIC.SetLink(e.Ctx, true))
 			e.waitLink(changes, true)
+			e.OnlyArrives(Frame(e.NIC.MAC(), 60, 1))
+		}},
+		{Name: "FECCanBeSet", Run: func(e *Env) {
+			changes := e.NIC.LinkChanges(e.Ctx)
+			e.waitLink(changes, true)
+			before, err := e.NIC.FEC(e.Ctx)
+			if errors.Is(err, driver.ErrNoFEC) {
+				if err := e.NIC.SetFEC(e.Ctx, driver.FECRS); !errors.Is(err, driver.ErrNoFEC) {
+					e.Errorf("a card without FEC lets it be set: %v", err)
+				}
+				return
+			}
+			e.Must(err)
+			if before.Configured != driver.FECAuto || before.Active == driver.FECAuto || !slices.Contains(before.Supported, before.Active) {
+				e.Errorf("at first: %+v", before)
+			}
+			// A real card may want both ends to be told; the kind in force is one that the far end takes.
+			for _, f := range []driver.FEC{before.Active, driver.FECAuto} {
+				e.Must(e.NIC.SetFEC(e.Ctx, f))
+				e.Until("link up", func() bool { return e.NIC.Link().Up })
+				e.Until("FEC in force", func() bool {
+					s, err := e.NIC.FEC(e.Ctx)
+					e.Must(err)
+					return s.Configured == f && s.Active == before.Active
+				})
+			}
+			for f := driver.FECOff; f <= driver.FECLLRS+1; f++ {
+				if slices.Contains(before.Supported, f) {
+					continue
+				}
+				if err := e.NIC.SetFEC(e.Ctx, f); err == nil {
+					e.Errorf("%v is not refused", f)
+				}
+			}
 			e.OnlyArrives(Frame(e.NIC.MAC(), 60, 1))
 		}},
 		{Name: "SendingWhileTheLinkIsDownLosesOnlyFrames", Run: func(e *Env) {

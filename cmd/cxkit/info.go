@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"strings"
 
 	"cxkit/driver"
 	"cxkit/pci"
@@ -17,7 +19,7 @@ type infoCommand struct {
 
 // Help is what cxkit info --help adds.
 func (infoCommand) Help() string {
-	return `Brings the card up, prints what ethtool -i, -k, -g and -l say of an mlx5 port, and takes it down again.
+	return `Brings the card up, prints what ethtool -i, -k, -g, -l and --show-fec say of an mlx5 port, and takes it down again.
 cxkit ctl info looks at a card that runs.
 
 Examples:
@@ -37,6 +39,7 @@ type cardInfo struct {
 	MTU      int           `json:"mtu"`
 	MaxMTU   int           `json:"max_mtu"`
 	Link     string        `json:"link"`
+	FEC      *fecInfo      `json:"fec,omitempty"`
 	Features []featureInfo `json:"features"`
 	Rings    ringInfo      `json:"rings"`
 	Channels channelInfo   `json:"channels"`
@@ -45,6 +48,13 @@ type cardInfo struct {
 	RulePriorities int `json:"rule_priorities"`
 	RSSEntries     int `json:"rss_entries"`
 	LargeSend      int `json:"large_send_bytes"`
+}
+
+// fecInfo is what ethtool --show-fec says; not there if FEC can't be set.
+type fecInfo struct {
+	Supported  []string `json:"supported"`
+	Configured string   `json:"configured"`
+	Active     string   `json:"active"`
 }
 
 type featureInfo struct {
@@ -73,6 +83,16 @@ func (c *infoCommand) Run(w *world) error {
 	}
 	return withNIC(w, c.Device, 0, func(_ pci.Function, nic *driver.NIC) error {
 		info := infoOf(nic)
+		fec, err := nic.FEC(w.ctx)
+		switch {
+		case err == nil:
+			info.FEC = &fecInfo{Configured: fec.Configured.String(), Active: fec.Active.String()}
+			for _, f := range fec.Supported {
+				info.FEC.Supported = append(info.FEC.Supported, f.String())
+			}
+		case !errors.Is(err, driver.ErrNoFEC):
+			return err
+		}
 		if c.JSON {
 			return writeJSON(w.out, info)
 		}
@@ -102,6 +122,9 @@ func infoOf(nic *driver.NIC) *cardInfo {
 func (i *cardInfo) write(w *bufio.Writer) {
 	fmt.Fprintf(w, "driver: %s\nmodel: %s\nfirmware-version: %s (%s)\nbus-info: %s\naddress: %s\nlink: %s\nmtu: %d (at most %d)\n",
 		i.Driver, i.Model, i.Firmware, i.PSID, i.Address, i.MAC, i.Link, i.MTU, i.MaxMTU)
+	if f := i.FEC; f != nil {
+		fmt.Fprintf(w, "fec: %s (set: %s; has: %s)\n", f.Active, f.Configured, strings.Join(f.Supported, " "))
+	}
 	fmt.Fprint(w, "\nFeatures:\n")
 	for _, f := range i.Features {
 		state := "off"

@@ -69,10 +69,11 @@ type End struct {
 	downDrops atomic.Uint64 // frames taken while the link was down; the sender adds
 
 	modes atomic.Uint32 // what it can send in: Signal
+	codes atomic.Uint32 // how it has errors corrected: SignalFEC
 	dark  atomic.Bool   // it sends nothing
 }
 
-var _ Signaler = (*End)(nil)
+var _ Corrector = (*End)(nil)
 
 func newEnd(c *cable, lossy bool) *End {
 	token := func() chan struct{} { return make(chan struct{}, 1) }
@@ -81,6 +82,7 @@ func newEnd(c *cable, lossy bool) *End {
 		rxReady: token(), txReady: token(), sendTurn: token(), recvTurn: token(),
 	}
 	e.modes.Store(^uint32(0))
+	e.codes.Store(^uint32(0))
 	return e
 }
 
@@ -144,6 +146,12 @@ func (e *End) Far() uint32 {
 	}
 	return e.far.modes.Load()
 }
+
+// SignalFEC says how errors of what comes from the far end are corrected; see Corrector.
+func (e *End) SignalFEC(codes uint32) { e.codes.Store(codes) }
+
+// FarFEC is how the far end has errors corrected; see Corrector.
+func (e *End) FarFEC() uint32 { return e.far.codes.Load() }
 
 // Lossless is the opposite of CableOptions.Lossy.
 func (e *End) Lossless() bool { return !e.lossy }

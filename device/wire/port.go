@@ -49,6 +49,16 @@ type Signaler interface {
 	Far() uint32
 }
 
+// Corrector is a Signaler whose ends have to agree on how errors are corrected. Its link does not depend on that:
+// cards see both ends' codes, and have no link where they have none in common at their speed.
+type Corrector interface {
+	Signaler
+	// SignalFEC says which codes the card's port takes, one bit each; Signal after it lets the far end know.
+	SignalFEC(codes uint32)
+	// FarFEC is what the far end takes; an end that no card has takes all.
+	FarFEC() uint32
+}
+
 // Ender is a Port that comes to an end by itself, such as a capture that was played.
 type Ender interface {
 	Port

@@ -57,6 +57,7 @@ try quiet_log
 section "settings, rules, programs"
 show_settings
 set_pauses
+set_fec
 lead_flows
 run_programs
 try quiet_log

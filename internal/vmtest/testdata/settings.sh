@@ -63,6 +63,20 @@ set_pauses() {
 	try ethtool -A eth0 rx on tx on
 }
 
+# set_fec sets how errors of the line are corrected, which takes the link down and up.
+set_fec() {
+	for kind in off:Off rs:RS baser:RS auto:RS; do # 100GBASE-CR4 has no fire code
+		try ethtool --set-fec eth0 encoding ${kind%:*}
+		try wait_link
+		try shows "Active FEC encoding: ${kind#*:}\$" ethtool --show-fec eth0
+	done
+	try shows 'Configured FEC encodings: Auto$' ethtool --show-fec eth0
+	try shows 'corrected_blocks: 0' ethtool -I --show-fec eth0
+	try shows 'uncorrectable_blocks: 0' ethtool -I --show-fec eth0
+	try shows 'Supported FEC modes: None.*' ethtool eth0
+	if ethtool --set-fec eth0 encoding llrs 2>/dev/null; then try false; fi
+}
+
 # received prints how much queue $1 of the first end has got.
 received() { ethtool -S eth0 | sed -n "s/^ *rx$1_packets: //p"; }
 
