@@ -69,7 +69,7 @@ func (d *dataPort) merge(c *Card, data []byte, header, segment int) bool {
 	}
 	to := v.To[0]
 	q, hash, kind := to.TIR.Queue(h)
-	if !merges(to.TIR, h, q) || len(data) > min(header+to.TIR.MaxMerge, q.Longest()) || d.lossless && !q.Posted(len(data)+d.pendingLRO(q)) {
+	if !merges(to.TIR, h, q) || len(data) > min(h.L4Off+to.TIR.MaxMerge, q.Longest()) || d.lossless && !q.Posted(len(data)+d.pendingLRO(q)) {
 		return false
 	}
 	d.flushLROs() // what came before stays before

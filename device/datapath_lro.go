@@ -87,7 +87,7 @@ func (d *dataPort) coalesce(q *queue.RQ, to steer.Delivery) {
 func (d *dataPort) startLRO(q *queue.RQ, to steer.Delivery) *lroSession {
 	h, data := &d.headers, d.frame.Data
 	off := h.PayloadOff(data)
-	limit := min(maxLRO, off+to.TIR.MaxMerge, q.Longest())
+	limit := min(maxLRO, h.L4Off+to.TIR.MaxMerge, q.Longest())
 	if h.End > limit {
 		return nil
 	}

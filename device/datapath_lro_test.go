@@ -137,7 +137,10 @@ func TestWhatEndsALargeReceive(t *testing.T) {
 		"bad checksum": {[][]byte{first(), append(segmentOf(600, 0x10, a)[:553], 99)}, []uint8{0, 0}},
 		"UDP between":  {[][]byte{first(), udpFrame(40, 1, 2, 3, 4), segmentOf(600, 0x10, a)}, []uint8{0, 2}},
 		"size limit":   {[][]byte{segmentOf(0, 0x10, part(6000, 1)), segmentOf(6000, 0x10, part(6000, 1))}, []uint8{0, 0}},
-		"padded":       {[][]byte{segmentOf(100, 0x10, part(3, 1)), segmentOf(103, 0x10, part(3, 1))}, []uint8{2}},
+		// lro_max_ip_payload_size, 10,240 here, counts the TCP header, too.
+		"as long":  {[][]byte{segmentOf(0, 0x10, part(5110, 1)), segmentOf(5110, 0x10, part(5110, 1))}, []uint8{2}},
+		"too long": {[][]byte{segmentOf(0, 0x10, part(5111, 1)), segmentOf(5111, 0x10, part(5111, 1))}, []uint8{0, 0}},
+		"padded":   {[][]byte{segmentOf(100, 0x10, part(3, 1)), segmentOf(103, 0x10, part(3, 1))}, []uint8{2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newMerger(t)

@@ -167,10 +167,16 @@ func (c Config) complete() (Config, error) {
 	if c.BufferSize < needed || c.BufferSize > MaxBufferSize {
 		return c, fmt.Errorf("config: buffers of %d bytes: MTU %d needs %d to %d", c.BufferSize, c.MTU, needed, MaxBufferSize)
 	}
-	least := c.MaxChannels * c.RxRing
-	c.Buffers = orDefault(c.Buffers, 2*c.MaxChannels*(c.RxRing+c.TxRing))
-	if c.Buffers < least || c.Buffers > 1<<24 {
+	if err := c.checkLarge(); err != nil {
+		return c, fmt.Errorf("config: %w", err)
+	}
+	least, large := c.MaxChannels*c.RxRing, c.leastForLarge()
+	c.Buffers = orDefault(c.Buffers, max(2*c.MaxChannels*(c.RxRing+c.TxRing), large))
+	switch {
+	case c.Buffers < least || c.Buffers > 1<<24:
 		return c, fmt.Errorf("config: %d buffers: the receive rings alone hold %d, and 2^24 is the most", c.Buffers, least)
+	case c.Buffers < large:
+		return c, fmt.Errorf("config: %d buffers: a large receive on each queue takes %d", c.Buffers, large)
 	}
 
 	if err := c.completePages(); err != nil {

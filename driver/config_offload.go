@@ -24,6 +24,17 @@ type Offloads struct {
 	// Striding receives into work queue entries for many frames each: small frames need less memory and
 	// fewer entries, and Poll copies each into a buffer of its own.
 	Striding bool
+	// LargeReceive has the card merge TCP segments of a connection that come in a train (LRO): Poll gives them out
+	// as one packet with the headers of the whole, in as many buffers as it takes (Packet.Fragments, Segments). It
+	// needs Striding, and goes with neither Tunnels nor Config.Program. What else there is to do for each frame
+	// is done once for all of them then; Config.GRO, which merges what the card has not, goes with it.
+	LargeReceive bool
+	// LargeReceiveMax bounds the IP payload of a large receive, in bytes: a multiple of 256 up to 65,280; 0 means
+	// 65,280.
+	LargeReceiveMax int
+	// LargeReceiveTimeout is how long the card may hold segments for others, rounded up to one of the periods that
+	// it has (Limits.LargeReceiveTimeouts); 0 means 32 µs.
+	LargeReceiveTimeout time.Duration
 	// CompressCompletions lets the card write bursts of completions of one kind in eight bytes each. Frames
 	// of such a burst have no Checksum, and the first one's time stamp.
 	CompressCompletions bool
@@ -99,6 +110,7 @@ func (n *NIC) checkOffloads() error {
 		{o.Tunnels, e.TunnelStatelessVXLAN && e.TunnelStatelessGRE, "offloads for tunnels"},
 		{o.RealTime, realTime(g.RQTSFormat) && realTime(g.SQTSFormat), "real-time timestamps"},
 		{o.Striding, g.StridingRQ, "striding receive queues"},
+		{o.LargeReceive, n.canLarge(), "large receives"},
 		{o.CompressCompletions, g.CQECompression, "compression of completions"},
 		{o.RxModeration != (Moderation{}) || o.TxModeration != (Moderation{}), g.CQModeration, "moderation of completion events"},
 	} {
@@ -106,7 +118,7 @@ func (n *NIC) checkOffloads() error {
 			return n.unsupported(c.what)
 		}
 	}
-	return nil
+	return n.mergeIn(&prm.TIRContext{})
 }
 
 // timestamps is the format of time stamps in completions.

@@ -26,7 +26,9 @@
 //
 // Received frames lie on pages that neighbouring slots of the ring share, and that are used again when the
 // application has released them in time (RxPages; RxQueue.PageStats says how it went). Config.GRO merges
-// segments: Packet.Fragments. Config.Program judges frames before Poll builds anything of them. A consumer
+// segments, and with Config.LargeReceive the card does: Packet.Fragments. The card's merging saves the host's work
+// for each segment and takes trains of one connection only; GRO takes UDP, too, keeps every header's bits and needs
+// nothing of the card, and a packet of its may be forwarded as it came. Config.Program judges frames before Poll builds anything of them. A consumer
 // that keeps its packets stops nothing but what is beyond Config.Buffers: frames are lost then, and counted,
 // and receiving goes on when packets come back.
 //

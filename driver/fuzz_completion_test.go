@@ -79,3 +79,68 @@ func FuzzCompletions(f *testing.F) {
 		}
 	})
 }
+
+// FuzzStridedCompletions is FuzzCompletions for striding queues with large receives and compressed completions. A
+// step is 16 bytes; what the card writes as frames is input, too.
+func FuzzStridedCompletions(f *testing.F) {
+	step := func(op, arg byte, length uint16, head ...byte) []byte {
+		b := binary.BigEndian.AppendUint16([]byte{op, arg}, length)
+		return append(b, append(head, make([]byte, 12-len(head))...)...)
+	}
+	f.Add(append(append(step(0, 1, 1500), step(1, 2, 3000)...), step(2, 9, 0)...))
+	f.Add(append(step(1, 7, 60_000), step(2, 9, 0)...))
+	f.Add(append(step(3, 0, 3000, 0x80, 1, 2, 3, 0, 1, 0, 0x10), step(2, 9, 0)...))
+	f.Add(append(append(step(1, 200, 60_000), step(2, 9, 0)...), step(4, 9, 0)...))
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		c := largeConfig()
+		c.CompressCompletions = true
+		w := newWriter(t, c)
+		total := w.nic.config.Buffers
+		var held []Packet
+		for ; len(steps) >= 16; steps = steps[16:] {
+			arg, length, rest := steps[1], binary.BigEndian.Uint16(steps[2:]), steps[4:16]
+			switch steps[0] % 5 {
+			case 0: // honest frames
+				if w.posted() > 1 {
+					w.receiveStrides(largeFrame(int(length)%1900), nil)
+				}
+			case 1: // large receives, with some bytes of their headers changed
+				if w.posted() > 1 {
+					frame := largeFrame(max(1, int(length)%65_000))
+					tell := large(frame, arg)
+					for i := 0; i < len(rest); i += 2 {
+						frame[int(rest[i])%len(frame)] ^= rest[i+1]
+					}
+					w.receiveStrides(frame, tell)
+				}
+			case 2:
+				pkts := make([]Packet, arg%16)
+				held = append(held, pkts[:w.rx.Poll(pkts)]...)
+			case 3: // anything
+				e := w.rxCQ.entry(w.rxCQ.pi + uint32(arg%4))
+				copy(e[:8], rest)
+				e[0x20], e[0x1d] = rest[8], rest[9]
+				e.SetByteCnt(uint32(rest[10])<<24 | uint32(rest[11])<<16 | uint32(length))
+				dma.StoreBE32(e[:], prm.CQEOwnOff, binary.BigEndian.Uint32(rest[4:]))
+			case 4:
+				n := min(len(held), int(arg))
+				w.rx.Release(held[:n])
+				held = held[n:]
+			}
+		}
+		out := 0
+		for i := range held {
+			for range held[i].Fragments() {
+				out++
+			}
+		}
+		b := w.nic.bufferBooks()
+		if b.Application != out || b.Free < 0 || b.Violations != 0 || b.Free+out != total {
+			t.Fatalf("books %+v, the application has %d of %d", b, out, total)
+		}
+		var q *QueueError
+		if err := w.rx.Err(); err != nil && !errors.As(err, &q) {
+			t.Fatalf("queue stopped with %v", err)
+		}
+	})
+}

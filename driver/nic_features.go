@@ -1,5 +1,7 @@
 package driver
 
+import "time"
+
 // Feature is one of the things a card may do to frames, by ethtool's name (ethtool -k) or, for private flags
 // of mlx5_core, by theirs (--show-priv-flags).
 type Feature struct {
@@ -23,6 +25,7 @@ func (n *NIC) Features() []Feature {
 		{"tx-udp-segmentation", c.LargeSend, lso},
 		{"tx-udp_tnl-segmentation", c.LargeSend && c.Tunnels, lso && tunnels},
 		{"tx-gre-segmentation", c.LargeSend && c.Tunnels, lso && tunnels},
+		{"large-receive-offload", c.LargeReceive, n.canLarge()},
 		{"rx-vlan-offload", c.VLANStrip, e.VLANCap},
 		{"tx-vlan-offload", true, true},
 		{"rx-vlan-filter", c.VLANFilter, true},
@@ -43,6 +46,8 @@ type Limits struct {
 	RulePriorities, RSSEntries int
 	// LargeSend is the longest payload of a large send in bytes, 0: the card has none.
 	LargeSend int
+	// LargeReceiveTimeouts are the periods that large receives may be held for, empty: the card has none.
+	LargeReceiveTimeouts []time.Duration
 }
 
 // Limits tells what the card allows.
@@ -55,6 +60,9 @@ func (n *NIC) Limits() Limits {
 	}
 	if n.base.eth.MaxLSOCap != 0 {
 		l.LargeSend = 1 << min(n.base.eth.MaxLSOCap, maxLogLSO)
+	}
+	if n.canLarge() {
+		l.LargeReceiveTimeouts = n.largePeriods()
 	}
 	return l
 }

@@ -171,9 +171,7 @@ func (n *NIC) makeRx(ctx context.Context, i int, memory *ringMemory) (*RxQueue, 
 	if n.pages != nil {
 		q.pages = n.pages[i]
 	}
-	if c.GRO {
-		q.merge = newMerging(&c)
-	}
+	q.prepare(&c)
 	r, err := n.makeRxRings(ctx, q, c.RxRing, memory)
 	q.rxRings = r // what there is of them
 	if err != nil {

@@ -157,6 +157,9 @@ func (n *NIC) dropTarget(ctx context.Context, queue int) error {
 func (n *NIC) makeTIR(ctx context.Context, t *rqTable, c prm.TIRContext) (object.Object, error) {
 	c.DispType, c.IndirectTable, c.TransportDomain = prm.TIRDispIndirect, t.object.Number, n.base.transportDomain
 	c.TunneledOffloadEn = n.config.Tunnels
+	if err := n.mergeIn(&c); err != nil {
+		return object.Object{}, err
+	}
 	o, err := n.base.objects.Create(ctx, &prm.CreateTIRIn{Context: c}, &prm.CreateTIROut{})
 	if err != nil {
 		return o, fmt.Errorf("create TIR: %w", err)

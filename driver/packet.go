@@ -100,7 +100,10 @@ func (f RxFlags) L3OK() bool { return f&(1<<9) != 0 }
 func (f RxFlags) L4OK() bool { return f&(1<<10) != 0 }
 
 // ChecksumOK reports that L3 and L4 are both right: what Linux calls CHECKSUM_UNNECESSARY.
-func (f RxFlags) ChecksumOK() bool { return f&(3<<9) == 3<<9 }
+func (f RxFlags) ChecksumOK() bool { return f&checksumsOK == checksumsOK }
+
+// checksumsOK are the two verdicts on checksums.
+const checksumsOK RxFlags = 3 << 9
 
 // VLANStripped reports that a tag was taken out of the frame into Packet.VLAN.
 func (f RxFlags) VLANStripped() bool { return f&1 != 0 }

@@ -21,8 +21,13 @@ type RxQueue struct {
 
 	striding, compressed bool
 	carry                []Packet // from rings that are gone: what Poll hands out first
-	salvaging            bool     // frames of striding rings go to memory of their own, not to buffers
-	ending               bool     // frames that are taken are lost, and not counted
+	chains               *chains  // nil without Config.GRO and Config.LargeReceive
+	longest              int      // of a large receive; 0 without Config.LargeReceive
+	short                int      // buffers that the next frame of a striding queue takes
+	head                 [maxLargeHeader]byte
+	headed               int  // of head
+	salvaging            bool // frames of striding rings go to memory of their own, not to buffers
+	ending               bool // frames that are taken are lost, and not counted
 
 	delivered rxpool.Holder // how the books call what this queue gives out
 	pages     *layout.Queue // nil with RxStack

@@ -11,10 +11,50 @@ import (
 
 // Merged packets: Config.GRO. Poll hands frames to the merger, which decides; this file keeps them.
 
-// chain is what follows the first frame of a merged packet.
+// chain is what follows the first buffer of a merged packet.
 type chain struct {
-	home *merging
-	rest []Packet // their Data are payload only; at most gro.MaxSegments-1
+	home     *chains
+	rest     []Packet // their Data are payload only; at most gro.MaxSegments-1
+	segments int      // of a large receive, whose buffers are not segments; else 0
+}
+
+// chains are a queue's chains that are not in use.
+type chains struct {
+	mu     sync.Mutex // packets are released by anybody
+	unused []*chain
+}
+
+func newChains() *chains {
+	s := new(chains)
+	for range gro.Flows {
+		s.unused = append(s.unused, s.newChain())
+	}
+	return s
+}
+
+func (s *chains) newChain() *chain {
+	return &chain{home: s, rest: make([]Packet, 0, gro.MaxSegments-1)}
+}
+
+// take takes an empty chain. More than there were are made when the application keeps more merged packets
+// than ever.
+func (s *chains) take() *chain {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.unused) - 1; last >= 0 {
+		c := s.unused[last]
+		s.unused = s.unused[:last]
+		return c
+	}
+	return s.newChain()
+}
+
+// done gives an empty chain back. Any goroutine may call it.
+func (c *chain) done() {
+	c.rest, c.segments = c.rest[:0], 0
+	c.home.mu.Lock()
+	c.home.unused = append(c.home.unused, c)
+	c.home.mu.Unlock()
 }
 
 // never is a time that everything is older than.
@@ -31,41 +71,25 @@ type merging struct {
 	ready []Packet // merged, and not handed out yet
 	out   int      // of ready, handed out
 
-	mu     sync.Mutex // guards unused: packets are released by anybody
-	unused []*chain
+	chains *chains
 }
 
-func newMerging(c *Config) *merging {
-	m := &merging{timeout: c.GROTimeout, clock: c.RxClock, ready: make([]Packet, 0, 3*gro.Flows)}
-	for range gro.Flows {
-		m.unused = append(m.unused, m.newChain())
+func newMerging(c *Config, s *chains) *merging {
+	return &merging{timeout: c.GROTimeout, clock: c.RxClock, ready: make([]Packet, 0, 3*gro.Flows), chains: s}
+}
+
+// prepare makes what packets of several buffers need, as the configuration has them.
+func (q *RxQueue) prepare(c *Config) {
+	q.short = 1
+	if c.LargeReceive {
+		q.longest = maxLarge
 	}
-	return m
-}
-
-func (m *merging) newChain() *chain {
-	return &chain{home: m, rest: make([]Packet, 0, gro.MaxSegments-1)}
-}
-
-// take takes an empty chain. More than there were are made when the application keeps more merged packets
-// than ever.
-func (m *merging) take() *chain {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if last := len(m.unused) - 1; last >= 0 {
-		c := m.unused[last]
-		m.unused = m.unused[:last]
-		return c
+	if c.GRO || c.LargeReceive {
+		q.chains = newChains()
 	}
-	return m.newChain()
-}
-
-// done gives an empty chain back. Any goroutine may call it.
-func (c *chain) done() {
-	c.rest = c.rest[:0]
-	c.home.mu.Lock()
-	c.home.unused = append(c.home.unused, c)
-	c.home.mu.Unlock()
+	if c.GRO {
+		q.merge = newMerging(c, q.chains)
+	}
 }
 
 // add takes one frame.
@@ -74,7 +98,7 @@ func (m *merging) add(p *Packet, now time.Duration) {
 		m.ready = append(m.ready, *p) // the verdict is about what is inside
 		return
 	}
-	f := gro.Frame{Data: p.Data, Hash: p.RSSHash, Verified: p.Rx.ChecksumOK()}
+	f := gro.Frame{Data: p.Data, Hash: p.RSSHash, Verified: p.Rx.ChecksumOK(), Merged: p.more != nil}
 	if p.Rx.VLANStripped() {
 		f.Tag = 1<<16 | uint32(p.VLAN)
 	}
@@ -91,7 +115,7 @@ func (m *merging) add(p *Packet, now time.Duration) {
 	default:
 		head := &m.heads[d.Flow]
 		if head.more == nil {
-			head.more = m.take()
+			head.more = m.chains.take()
 		}
 		p.Data = p.Data[d.Header:]
 		head.more.rest = append(head.more.rest, *p)
@@ -163,9 +187,10 @@ func (q *RxQueue) pollMerged(pkts []Packet) int {
 }
 
 // Fragments are the parts of the packet, in order: Data, and for a merged packet (Config.GRO) the payload of
-// each segment that was merged into it. The headers in Data are those of the whole: its lengths, the IPv4
-// header's checksum, FIN and PSH of any segment; the TCP or UDP checksum is the sum over the pseudo-header,
-// not inverted, as Linux has it: every segment's own was right.
+// each segment that was merged into it, or what a large receive (Config.LargeReceive) has in further buffers. The
+// headers in Data are those of the whole: its lengths, the IPv4 header's checksum, FIN and PSH of any segment.
+// The TCP checksum of a large receive is right. That of a packet that GRO merged is the sum over the
+// pseudo-header, not inverted, as Linux has it: every segment's own was right.
 func (p *Packet) Fragments() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if !yield(p.Data) || p.more == nil {
@@ -181,8 +206,11 @@ func (p *Packet) Fragments() iter.Seq[[]byte] {
 
 // Segments is how many frames were merged into the packet: 1 if none were.
 func (p *Packet) Segments() int {
-	if p.more == nil {
+	switch {
+	case p.more == nil:
 		return 1
+	case p.more.segments > 0:
+		return p.more.segments
 	}
 	return 1 + len(p.more.rest)
 }

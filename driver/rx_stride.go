@@ -15,7 +15,7 @@ import (
 
 // pollStrides is Poll.
 func (q *RxQueue) pollStrides(pkts []Packet) int {
-	var sums rxSums
+	var sums strideSums
 	n := 0
 	for n < len(pkts) {
 		own, there := q.cq.Peek()
@@ -37,7 +37,10 @@ func (q *RxQueue) pollStrides(pkts []Packet) int {
 		}
 	}
 	if n > 0 && !q.ending {
-		q.count.add(uint64(n), &sums)
+		q.count.add(uint64(n)+sums.merged, &sums.rxSums)
+		if sums.large > 0 {
+			q.count.addLarge(&sums)
+		}
 	}
 	if q.ending {
 		return n
@@ -48,20 +51,23 @@ func (q *RxQueue) pollStrides(pkts []Packet) int {
 	return n
 }
 
-// starved tells that frames wait in chunks for a buffer. It asks for buffers.
+// starved tells that frames wait in chunks for buffers. It asks for buffers.
 func (q *RxQueue) starved() bool {
-	return q.striding && q.cache.Fill(1) == 0 && q.pool.Want(q.nudged)
+	return q.striding && q.cache.Fill(q.short) < q.short && q.pool.Want(q.nudged)
 }
 
 // takeStride takes the next completion, which is no error and not compressed. took tells that it was of a
 // frame, which is in p; without goOn the queue has stopped or there is no buffer.
-func (q *RxQueue) takeStride(p *Packet, own prm.CQEOwn, sums *rxSums) (took, goOn bool) {
+func (q *RxQueue) takeStride(p *Packet, own prm.CQEOwn, sums *strideSums) (took, goOn bool) {
 	rq, e := q.rq, q.cq.Next()
 	if rq.Outstanding() == 0 {
 		return false, q.impossible(fmt.Sprintf("completion of WQE %d with none posted", e.WQEID()))
 	}
 	strides, length := uint32(e.ConsumedStrides()), int(e.StridingByteCnt())
-	first := uint32(own.WQECounter())
+	first, segments, longest := uint32(own.WQECounter()), int(e.LRONumSeg()), q.pool.Size
+	if segments > 1 {
+		longest = q.longest
+	}
 	switch {
 	case uint32(e.WQEID())&rq.Mask != rq.Taken&rq.Mask:
 		return false, q.impossible(fmt.Sprintf("completion in WQE %d, expected %d", e.WQEID(), rq.Taken&rq.Mask))
@@ -70,9 +76,11 @@ func (q *RxQueue) takeStride(p *Packet, own prm.CQEOwn, sums *rxSums) (took, goO
 	case e.Filler():
 		q.leave(strides)
 		return false, true
-	case length > int(strides)*queue.StrideSize || length > q.pool.Size:
-		return false, q.impossible(fmt.Sprintf("%d bytes in %d strides, buffers have %d", length, strides, q.pool.Size))
-	case !q.salvaging && !q.ending && q.cache.Fill(1) == 0:
+	case length > int(strides)*queue.StrideSize || length > longest:
+		return false, q.impossible(fmt.Sprintf("%d bytes of %d segments in %d strides, at most %d", length, max(1, segments), strides, longest))
+	case segments > 1 && !q.completeHead(rq.Frame(length), e):
+		return false, q.impossible(fmt.Sprintf("large receive of %d segments in %d bytes without headers of TCP", segments, length))
+	case !q.salvaging && !q.ending && !q.room(length):
 		q.count.noBuffer.Add(1)
 		q.pool.Want(q.nudged)
 		return false, false
@@ -82,10 +90,22 @@ func (q *RxQueue) takeStride(p *Packet, own prm.CQEOwn, sums *rxSums) (took, goO
 		FlowTag: e.FlowTag(), Rx: RxFlags(uint16(e.HDSIPExt())<<8 | uint16(e.L4L3HdrType())), Checksum: e.Checksum(),
 		VLAN: e.VLANInfo(), HashType: HashType(e.RSSHashType()), Tunnel: Tunnel(e.PktInfo() & 3),
 	}
+	if segments > 0 && q.longest > 0 {
+		// Checksums of what may merge were looked at, and the field has another meaning (Linux en_rx.c,
+		// mlx5e_handle_csum).
+		p.Rx |= checksumsOK
+		p.Checksum = 0
+	}
+	if segments > 1 {
+		q.tellLarge(p, segments, sums)
+	}
 	if q.salvaging || q.ending {
 		p.Data = bytes.Clone(p.Data)
 	} else {
 		q.copyOut(p)
+	}
+	if segments > 1 {
+		copy(p.Data, q.head[:q.headed])
 	}
 	sums.bytes += uint64(length)
 	if p.Rx.ChecksumOK() {
@@ -131,6 +151,10 @@ func (q *RxQueue) oddStride(own prm.CQEOwn) bool {
 
 // copyOut copies a packet's data into a buffer of the pool, which the cache must have.
 func (q *RxQueue) copyOut(p *Packet) {
+	if p.more != nil {
+		q.copyParts(p)
+		return
+	}
 	buffer := q.cache.Take(1)[0]
 	q.pool.Holders[buffer] = q.delivered
 	data := q.pool.Buffer(buffer)
@@ -145,7 +169,7 @@ func (q *RxQueue) handOver(pkts []Packet) int {
 		switch {
 		case p.buffer != 0:
 			q.pool.Holders[p.buffer-1] = q.delivered
-		case q.cache.Fill(1) == 0:
+		case !q.room(len(p.Data)):
 			q.pool.Want(q.nudged)
 			clear(pkts[i:n])
 			n = i

@@ -75,6 +75,8 @@ func (n *NIC) totals() stats.Snapshot {
 		{Name: "tx_added_vlan_packets", Value: t.VLANInserted},
 		{Name: "tx_mpwqe_blks", Value: t.MultiWQEs},
 		{Name: "tx_mpwqe_pkts", Value: t.MultiPackets},
+		{Name: "rx_lro_packets", Value: r.LargePackets},
+		{Name: "rx_lro_bytes", Value: r.LargeBytes},
 		{Name: "rx_removed_vlan_packets", Value: r.VLANStripped},
 		{Name: "rx_csum_unnecessary", Value: r.ChecksumOK},
 		{Name: "rx_csum_none", Value: r.ChecksumNone},
@@ -111,6 +113,8 @@ func (n *NIC) perQueue(s *stats.Snapshot) {
 		s.Add(stats.RxQueue(i, "bytes"), r.Bytes)
 		s.Add(stats.RxQueue(i, "csum_unnecessary"), r.ChecksumOK)
 		s.Add(stats.RxQueue(i, "csum_none"), r.ChecksumNone)
+		s.Add(stats.RxQueue(i, "lro_packets"), r.LargePackets)
+		s.Add(stats.RxQueue(i, "lro_bytes"), r.LargeBytes)
 		s.Add(stats.RxQueue(i, "removed_vlan_packets"), r.VLANStripped)
 		s.Add(stats.RxQueue(i, "wqe_err"), r.Errors+r.Impossible)
 		s.Add(stats.RxQueue(i, "buff_alloc_err"), r.NoBuffer)

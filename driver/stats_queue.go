@@ -11,6 +11,9 @@ type RxStats struct {
 	// not TCP or UDP over IP, fragments, or wrong. The packet's flags say which.
 	ChecksumOK, ChecksumNone uint64
 	VLANStripped             uint64
+	// LargePackets are the large receives, LargeBytes their bytes; Packets counts their segments, the checksums'
+	// counters count each once.
+	LargePackets, LargeBytes uint64
 	// Errors are completions in error, Impossible those that made no sense and stopped the queue.
 	Errors, Impossible uint64
 	NoBuffer           uint64 // times that no free buffer was left to post
@@ -51,6 +54,7 @@ type waitCounts struct{ waits, arms, events, lostEvents, lostInterrupts qstats.C
 type rxCounts struct {
 	packets, bytes, checksumOK, vlanStripped qstats.Counter
 	errors, impossible, noBuffer, recovered  qstats.Counter
+	large, largeBytes, merged                qstats.Counter
 
 	programPass, programDrop, programTx, programRedirect, programFull, programBad qstats.Counter
 	waitCounts
@@ -95,11 +99,20 @@ func (c *rxCounts) add(packets uint64, s *rxSums) {
 	}
 }
 
+// addLarge counts large receives, after add.
+func (c *rxCounts) addLarge(s *strideSums) {
+	c.large.Add(s.large)
+	c.largeBytes.Add(s.largeBytes)
+	c.merged.Add(s.merged)
+}
+
 // Stats returns the queue's counters. Any goroutine may call it.
 func (q *RxQueue) Stats() RxStats { return q.count.load() }
 
 func (c *rxCounts) load() RxStats {
+	merged := c.merged.Load()
 	s := RxStats{
+		LargeBytes: c.largeBytes.Load(), LargePackets: c.large.Load(),
 		// Before packets, which grow first: the difference is never negative.
 		ChecksumOK: c.checksumOK.Load(), VLANStripped: c.vlanStripped.Load(),
 		Bytes: c.bytes.Load(), Packets: c.packets.Load(),
@@ -108,7 +121,7 @@ func (c *rxCounts) load() RxStats {
 		Waits: c.waits.Load(), Arms: c.arms.Load(), Events: c.events.Load(),
 		LostEvents: c.lostEvents.Load(), LostInterrupts: c.lostInterrupts.Load(),
 	}
-	s.ChecksumNone = s.Packets - s.ChecksumOK
+	s.ChecksumNone = s.Packets - merged - s.ChecksumOK
 	return s
 }
 
@@ -134,6 +147,8 @@ func (r *RxStats) add(s RxStats) {
 	r.ChecksumOK += s.ChecksumOK
 	r.ChecksumNone += s.ChecksumNone
 	r.VLANStripped += s.VLANStripped
+	r.LargePackets += s.LargePackets
+	r.LargeBytes += s.LargeBytes
 	r.Errors += s.Errors
 	r.Impossible += s.Impossible
 	r.NoBuffer += s.NoBuffer

@@ -32,6 +32,8 @@ type writer struct {
 
 	window *mmio.Window // the doorbell page
 	rxCQ   ringView
+	chunks dma.Region // behind WQEs of a striding queue
+	stride uint32     // strides of the WQE at rqPI that are used
 	rq     []byte
 	rqDB   []byte
 	rqPI   uint32 // WQEs consumed
@@ -110,8 +112,9 @@ func newUncheckedWriter(tb testing.TB, c Config) *writer {
 		}
 		return v
 	}
-	w.rxCQ, w.txCQ = view(c.RxRing), view(2*c.TxRing)
-	w.rq = arena(c.RxRing * queue.SegmentSize).Bytes[:c.RxRing*queue.SegmentSize]
+	shape := n.rxShape(c.RxRing)
+	w.rxCQ, w.txCQ = view(shape.completions), view(2*c.TxRing)
+	w.rq = arena(shape.wqes * shape.stride).Bytes[:shape.wqes*shape.stride]
 	w.rqDB, w.sqDB = arena(4096).Bytes, arena(4096).Bytes
 	w.sq = arena(c.TxRing * queue.WQEBBSize).Bytes[:c.TxRing*queue.WQEBBSize]
 	common := func(transmit bool) common {
@@ -121,16 +124,18 @@ func newUncheckedWriter(tb testing.TB, c Config) *writer {
 		common: common(false), bulk: uint32(min(refillBulk, c.RxRing/2)),
 		rxRings: rxRings{
 			cq: queue.NewCQ(w.rxCQ.ring, w.rxCQ.db, door, 0),
-			rq: queue.NewRQ(w.rq, w.rqDB, door, uint32(c.BufferSize), testKey),
+			rq: queue.NewRQ(w.rq, w.rqDB, door, uint32(c.BufferSize), testKey), // or a striding one: below
 		},
 		delivered: rxpool.DeliveredBy(0), count: &w.counts.rx,
 	}
 	if n.pages != nil {
 		w.rx.pages = n.pages[0]
 	}
-	if c.GRO {
-		w.rx.merge = newMerging(&c)
+	if w.rx.striding, w.rx.compressed = c.Striding, c.CompressCompletions; c.Striding {
+		w.chunks = arena(shape.chunks)
+		w.rx.rq = queue.NewStridingRQ(w.rq, w.rqDB, door, w.chunks, testKey)
 	}
+	w.rx.prepare(&c)
 	w.tx = &TxQueue{
 		common: common(true),
 		txRings: txRings{
@@ -183,6 +188,39 @@ func (w *writer) receive(n, length int) int {
 	w.rxCQ.pi += uint32(n)
 	w.rqPI += uint32(n)
 	return n
+}
+
+// receiveStrides completes frame in a striding queue, which has room for it; edit changes the completion.
+func (w *writer) receiveStrides(frame []byte, edit func(e *prm.CQE)) {
+	need := uint32(max(1, len(frame)+queue.StrideSize-1) / queue.StrideSize)
+	if w.stride+need > queue.Strides {
+		e := w.rxCQ.entry(w.rxCQ.pi)
+		*e = prm.CQE{}
+		e.SetFiller(true)
+		e.SetConsumedStrides(uint16(queue.Strides - w.stride))
+		w.consume(e, queue.Strides-w.stride)
+	}
+	copy(w.chunks.Bytes[int(w.rqPI&w.rx.rq.Mask)*queue.ChunkSize+int(w.stride)*queue.StrideSize:], frame)
+	e := w.rxCQ.entry(w.rxCQ.pi)
+	*e = prm.CQE{}
+	e.SetConsumedStrides(uint16(need))
+	e.SetStridingByteCnt(uint16(len(frame)))
+	e.SetHDSIPExt(7)
+	if edit != nil {
+		edit(e)
+	}
+	w.consume(e, need)
+}
+
+// consume publishes a completion of so many strides.
+func (w *writer) consume(e *prm.CQE, strides uint32) {
+	e.SetWQEID(uint16(w.rqPI & w.rx.rq.Mask))
+	w.rxCQ.own(w.rxCQ.pi, uint16(w.stride), prm.CQEResponderSend)
+	w.rxCQ.pi++
+	if w.stride += strides; w.stride == queue.Strides {
+		w.stride = 0
+		w.rqPI++
+	}
 }
 
 // complete sends everything posted: a completion for each WQE that asks for one.

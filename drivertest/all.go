@@ -21,6 +21,7 @@ func All() []Test {
 		largeTests(),
 		packTests(),
 		strideTests(),
+		largeReceiveTests(),
 		ruleTests(),
 		groupTests(),
 		resizeTests(),

@@ -46,7 +46,7 @@ func largeTests() []Test {
 			for i := range 200 {
 				whole := f.Packet(100+37*i, uint32(i))
 				frames = append(frames, whole)
-				want = append(want, padAll(f.segments(whole, 500))...)
+				want = append(want, padAll(f.Segments(whole, 500))...)
 			}
 			e.Background(func(e *Env) {
 				e.TransmitEach(0, frames, func(p *driver.Packet) { p.Segment = 500 })
@@ -137,9 +137,9 @@ func padAll(frames [][]byte) [][]byte {
 
 func macBytes(m driver.MAC) []byte { return m[:] }
 
-// segments cuts a frame of the flow as RFC 9293 and Linux's GSO do: lengths, IP identification, sequence
+// Segments cuts a frame of the flow as RFC 9293 and Linux's GSO do: lengths, IP identification, sequence
 // number, FIN and PSH on the last one only, checksums.
-func (f Flow) segments(frame []byte, mss int) (out [][]byte) {
+func (f Flow) Segments(frame []byte, mss int) (out [][]byte) {
 	l3, l4 := 14+4*len(f.VLANs), f.l4Offset()
 	header := l4 + 20
 	if f.UDP {
@@ -202,7 +202,7 @@ func cutsLargeSends(e *Env) {
 	for name, f := range kinds(peer()) {
 		for _, c := range []struct{ payload, mss int }{{1, 1}, {1000, 1000}, {1001, 1000}, {60000, 1400}, {5000, 100}, {3, 1}} {
 			frames = append(frames, f.Packet(c.payload, 0xfffffff0))
-			for _, s := range padAll(f.segments(frames[len(frames)-1], c.mss)) {
+			for _, s := range padAll(f.Segments(frames[len(frames)-1], c.mss)) {
 				want, of = append(want, s), append(of, len(cuts))
 			}
 			cuts = append(cuts, cut{fmt.Sprintf("%s: %d bytes by %d", name, c.payload, c.mss), c.mss})
@@ -229,7 +229,7 @@ func cutsLargeSends(e *Env) {
 	e.TransmitEach(0, [][]byte{f.Packet(5000, 3)}, func(p *driver.Packet) {
 		p.Segment, p.TxFlags, p.VLAN = 1000, driver.TxInsertVLAN, 0x6005
 	})
-	e.Same(e.Arrived(5), tagged.segments(tagged.Packet(5000, 3), 1000))
+	e.Same(e.Arrived(5), tagged.Segments(tagged.Packet(5000, 3), 1000))
 	s := e.NIC.TxQueue(0).Stats()
 	if s.LargePackets == 0 || s.LargeBytes == 0 || s.Packets <= s.LargePackets {
 		e.Errorf("counters %+v", s)
@@ -265,7 +265,7 @@ func cutsParts(e *Env) {
 		}
 	})
 	for _, n := range lengths {
-		want := f.segments(f.Packet(n, 9), 1448)
+		want := f.Segments(f.Packet(n, 9), 1448)
 		e.Same(e.Arrived(len(want)), want)
 	}
 }
@@ -341,7 +341,7 @@ func cutsTunnels(e *Env) {
 				p.Segment, p.TxFlags = 1200, driver.TxInnerChecksum
 			})
 			var want [][]byte
-			for k, s := range f.segments(f.Packet(5000, 77), 1200) {
+			for k, s := range f.Segments(f.Packet(5000, 77), 1200) {
 				w := t.wrap(s)
 				binary.BigEndian.PutUint16(w[14+4:], 0x0101+uint16(k))
 				want = append(want, fixOuter(w))
@@ -380,7 +380,7 @@ func packTests() []Test {
 				case 3:
 					want = append(want, tagged.Packet(40+i%50, uint32(i)))
 				case 5:
-					want = append(want, f.segments(frames[i], 20)...)
+					want = append(want, f.Segments(frames[i], 20)...)
 				default:
 					want = append(want, frames[i])
 				}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"cxkit/driver"
@@ -8,13 +9,13 @@ import (
 
 // offloadFlags choose what the card does to frames, and where they go.
 type offloadFlags struct {
-	Offload []string `placeholder:"LIST" help:"What the card is to do: lso, mpwqe, tunnels, real-time, striding, compress, vlan-strip."`
+	Offload []string `placeholder:"LIST" help:"What the card is to do: lso, mpwqe, tunnels, real-time, striding, lro, compress, vlan-strip."`
 	Rule    []string `sep:"none" placeholder:"RULE" help:"Where frames go, for example 'tcp4 dst-port 80 queue 2'; may be given more than once. cxkit info --rules explains."`
 }
 
 // offloadNames are the words of --offload, in the order of the help.
 func offloadNames() []string {
-	return []string{"lso", "mpwqe", "tunnels", "real-time", "striding", "compress", "vlan-strip"}
+	return []string{"lso", "mpwqe", "tunnels", "real-time", "striding", "lro", "compress", "vlan-strip"}
 }
 
 // apply writes the offloads into a configuration.
@@ -31,6 +32,8 @@ func (o *offloadFlags) apply(c *driver.Config) error {
 			c.RealTime = true
 		case "striding":
 			c.Striding = true
+		case "lro":
+			c.Striding, c.LargeReceive = true, true
 		case "compress":
 			c.CompressCompletions = true
 		case "vlan-strip":
@@ -38,6 +41,24 @@ func (o *offloadFlags) apply(c *driver.Config) error {
 		default:
 			return usagef("--offload %q: want some of %s", name, strings.Join(offloadNames(), ", "))
 		}
+	}
+	return nil
+}
+
+// checkLarge finds what large receives do not go with.
+func (c *runCommand) checkLarge() error {
+	has := func(name string) bool { return slices.Contains(c.Offload, name) }
+	switch {
+	case !has("lro"):
+		return nil
+	case c.Mode == "forward":
+		return usagef("--offload lro with --mode forward: packets are copied there frame by frame")
+	case c.Mode == "reflect" && !has("lso"):
+		return usagef("--offload lro with --mode reflect: want lso, too, which cuts large receives again")
+	case c.Count > 0:
+		return usagef("--offload lro with --count: the card decides how many frames come at once")
+	case has("tunnels"):
+		return usagef("--offload lro with tunnels: what is in a tunnel must not be merged")
 	}
 	return nil
 }

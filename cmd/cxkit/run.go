@@ -101,6 +101,9 @@ func (c *runCommand) check() error {
 	if err := c.checkForward(t); err != nil {
 		return err
 	}
+	if err := c.checkLarge(); err != nil {
+		return err
+	}
 	if err := c.offloadFlags.check(c.Queues); err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ type tally struct {
 	Bytes  uint64 `json:"bytes"`
 }
 
-func (t *tally) add(bytes int) {
-	t.Frames++
+func (t *tally) add(frames, bytes int) {
+	t.Frames += uint64(frames)
 	t.Bytes += uint64(bytes)
 }
 
@@ -44,7 +44,8 @@ type worker struct {
 	flushed   time.Duration // how long the last completions of sent frames were waited for
 	untold    uint64        // completions that were there when no event had come
 
-	pkts [burst]driver.Packet
+	pkts   [burst]driver.Packet
+	joined []byte
 	copyBurst
 
 	posted, sending atomic.Int64 // buffers with the card, published for other goroutines
@@ -105,10 +106,10 @@ func (w *worker) take(ctx context.Context, pkts []driver.Packet) error {
 		p := &pkts[i]
 		w.count(p)
 		if w.s.screen.wants() {
-			w.s.screen.show(w.index, w.last.Sub(w.s.began), p.Data)
+			w.s.screen.show(w.index, w.last.Sub(w.s.began), w.whole(p))
 		}
 		if w.s.recorder != nil && err == nil {
-			err = w.s.recorder.Write(0, p.Data, w.last)
+			err = w.s.recorder.Write(0, w.whole(p), w.last)
 		}
 	}
 	switch w.s.c.Mode {
@@ -123,16 +124,29 @@ func (w *worker) take(ctx context.Context, pkts []driver.Packet) error {
 	return err
 }
 
+// whole is a packet's bytes, until the next call.
+func (w *worker) whole(p *driver.Packet) []byte {
+	if p.Segments() == 1 {
+		return p.Data
+	}
+	w.joined = w.joined[:0]
+	for part := range p.Fragments() {
+		w.joined = append(w.joined, part...)
+	}
+	return w.joined
+}
+
+// count counts a packet; a large receive is as many frames as its segments.
 func (w *worker) count(p *driver.Packet) {
-	n := len(p.Data)
-	w.received.add(n)
+	frames, n := p.Segments(), p.Len()
+	w.received.add(frames, n)
 	h := parse(p.Data)
-	w.protocols[h.proto].add(n)
+	w.protocols[h.proto].add(frames, n)
 	if h.tags > 0 {
-		w.tagged.add(n)
+		w.tagged.add(frames, n)
 	}
 	if wrongSum(p.Rx) {
-		w.badSums.add(n)
+		w.badSums.add(frames, n)
 	}
 }
 
@@ -141,7 +155,8 @@ func wrongSum(f driver.RxFlags) bool {
 	return f.L3() == driver.L3IPv4 && !f.L3OK() || f.L4() != driver.L4None && !f.Fragment() && !f.L4OK()
 }
 
-// reflect sends packets back to where they came from. Frames too short for addresses are released.
+// reflect sends packets back to where they came from, large receives cut again. Frames too short for addresses are
+// released.
 func (w *worker) reflect(ctx context.Context, pkts []driver.Packet) error {
 	for i := range pkts {
 		if f := pkts[i].Data; len(f) >= etherHeader {
@@ -150,6 +165,7 @@ func (w *worker) reflect(ctx context.Context, pkts []driver.Packet) error {
 			copy(f[:6], f[6:12])
 			copy(f[6:12], mac[:])
 		}
+		pkts[i].Segment = uint16(pkts[i].SegmentSize())
 	}
 	before := w.tx.Stats()
 	for len(pkts) > 0 {

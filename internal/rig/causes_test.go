@@ -55,6 +55,15 @@ func causes() []cause {
 			"rx_vport_multicast_packets": 3, "rx_vport_multicast_bytes": 180, "rx_broadcast_phy": 5, "rx_multicast_phy": 3,
 			"rx_prio3_packets": 10,
 		})},
+		{name: "large receives", nic: driver.Config{Offloads: driver.Offloads{Striding: true, LargeReceive: true}}, do: func(e *drivertest.Env, r *rig.Rig) {
+			flow := drivertest.Flow{Dst: e.NIC.MAC(), Src: peer()}
+			for e.Counter("rx_lro_packets") == 0 { // until some come at once
+				e.Send(flow.Segments(flow.Packet(30_000, 1), 1000)...)
+				for n := 0; n < 30; {
+					e.ReceiveEach(0, 1, func(p *driver.Packet) { n += p.Segments() })
+				}
+			}
+		}, want: rowsOf(some, "rx_lro_packets", "rx0_lro_packets", "rx_lro_bytes", "rx0_lro_bytes")},
 		{name: "wakes", do: wakes, want: rowsOf(some, "ch_events", "ch_arm", "ch0_events", "ch0_arm")},
 		{name: "sends", do: func(e *drivertest.Env, r *rig.Rig) {
 			flow := drivertest.Flow{Dst: peer(), Src: e.NIC.MAC(), UDP: true}

@@ -366,12 +366,15 @@ func (q *RQ) complete(c *completion) bool {
 	clear(cqe[:0x38])
 	if f := c.frame; f != nil {
 		h := f.Headers
-		checksum, ok := h.Check(f.Data, c.from)
-		if c.fcs != nil {
-			checksum = packet.AddSum(checksum, packet.Sum(c.fcs), len(f.Data)-c.from)
-		}
+		var checksum uint16
+		var ok uint8
 		typ := h.HdrType()
-		if l := f.Large; l != nil {
+		if l := f.Large; l == nil {
+			checksum, ok = h.Check(f.Data, c.from)
+			if c.fcs != nil {
+				checksum = packet.AddSum(checksum, packet.Sum(c.fcs), len(f.Data)-c.from)
+			}
+		} else {
 			// The checksum has another meaning (reference 06 §4): TCP's payload and nothing else.
 			checksum, ok = packet.Sum(f.Data[h.PayloadOff(f.Data):h.End]), packet.L2OK|packet.L3OK|packet.L4OK
 			if l.Push {

@@ -52,7 +52,7 @@ type TIR struct {
 	// self_lb_block, which name the opposite (reference 01a, 03 §4.1).
 	LoopbackUnicast, LoopbackMulticast bool
 	// Merge says whose segments may be put together for striding queues: bit 0 IPv4's, bit 1 IPv6's.
-	// MaxMerge is the longest payload that results, in bytes.
+	// MaxMerge is the longest IP payload that results, in bytes.
 	Merge    uint8
 	MaxMerge int
 	// Context is the TIR context as created and modified, for QUERY_TIR.

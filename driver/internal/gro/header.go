@@ -23,6 +23,7 @@ const (
 	flagSYN   = 1 << 1
 	flagRST   = 1 << 2
 	flagPSH   = 1 << 3
+	flagACK   = 1 << 4
 	flagURG   = 1 << 5
 	flagCWR   = 1 << 7
 	flagsLast = flagURG | flagPSH | flagRST | flagSYN | flagFIN
@@ -42,16 +43,10 @@ func parse(f *Frame) (h headers, ok bool) {
 	if len(b) < ethernet+ipv4Header+udpHeader {
 		return h, false
 	}
-	at := ethernet - 2
-	kind := binary.BigEndian.Uint16(b[at:])
-	for tags := 0; kind == typeVLAN || kind == typeQinQ; tags++ {
-		at += vlanTag
-		if tags == 2 || at+2 > len(b) {
-			return h, false
-		}
-		kind = binary.BigEndian.Uint16(b[at:])
+	kind, ok := h.link(b)
+	if !ok {
+		return h, false
 	}
-	h.l3 = at + 2
 	var proto uint8
 	switch ip := b[h.l3:]; kind {
 	case typeIPv4:
@@ -73,7 +68,26 @@ func parse(f *Frame) (h headers, ok bool) {
 	default:
 		return h, false
 	}
+	h.alone = h.alone || f.Merged
 	return h, h.transport(f, proto)
+}
+
+// link finds where the header behind Ethernet's and up to two tags begins, and its EtherType.
+func (h *headers) link(b []byte) (kind uint16, ok bool) {
+	at := ethernet - 2
+	if len(b) < ethernet {
+		return 0, false
+	}
+	kind = binary.BigEndian.Uint16(b[at:])
+	for tags := 0; kind == typeVLAN || kind == typeQinQ; tags++ {
+		at += vlanTag
+		if tags == 2 || at+2 > len(b) {
+			return 0, false
+		}
+		kind = binary.BigEndian.Uint16(b[at:])
+	}
+	h.l3 = at + 2
+	return kind, true
 }
 
 // transport finds the end of the transport header, and checks what must be right for the flow to be looked

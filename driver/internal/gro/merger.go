@@ -32,6 +32,8 @@ type Frame struct {
 	Tag uint32
 	// Verified says that the card found all checksums right. Else they are checked here.
 	Verified bool
+	// Merged says that the card has put it together from segments: it ends its flow, and is delivered alone.
+	Merged bool
 }
 
 // Decision is what to do with a frame.

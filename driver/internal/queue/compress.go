@@ -33,11 +33,11 @@ func IsCompressed(own prm.CQEOwn) bool {
 // Expand rewrites the session that begins at the next entry as the completions that it stands for, with what
 // it does not tell left zero. Every entry of the session is software's, and gets the ownership dword of
 // this pass, so that none looks taken over in the next. false: a session of that length cannot be, most is
-// the longest.
+// the longest, or one of large receives.
 func (q *CQ) Expand(format uint8, most uint32) bool {
 	title := *q.Next()
 	n := title.ByteCnt()
-	if n < 2 || n > min(most, MaxMini, q.Mask+1) {
+	if n < 2 || n > min(most, MaxMini, q.Mask+1) || title.LRONumSeg() > 1 {
 		return false
 	}
 	var minis [MaxMini][miniSize]byte
