@@ -20,7 +20,8 @@ type Card struct {
 	functions []*function // does not change; what they hold is guarded by mu
 
 	wake   chan struct{} // one slot: the sleeping engine has work
-	napper *napper       // how Run sleeps between looks at doorbell pages; nil: by timer
+	napper *napper       // how Run sleeps between looks at doorbell pages, and for fine timers; nil: by timer
+	naps   bool          // it may get one: the card's time is the system's
 
 	inboxMu  sync.Mutex // guards the five below
 	inbox    []write
@@ -73,6 +74,7 @@ func New(config Config) (*Card, error) {
 		}
 		c.functions = append(c.functions, f)
 	}
+	c.naps = realTime
 	if config.MapDoorbells && realTime {
 		if c.napper, err = newNapper(); err != nil {
 			return nil, err

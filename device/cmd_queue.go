@@ -129,7 +129,7 @@ func (f *function) resetQueues() {
 	f.queueHalf = queueHalf{
 		env: &queue.Env{Events: f.events, Tunnels: &f.tunnels, Counters: queue.Counters{
 			ErrorQueues: &n.errorQueues, TooSmall: &n.wqeTooSmall, CQOverrun: &n.cqOverrun,
-		}},
+		}, Moderator: f.moderator()},
 		cqs:  object.New[*queue.CQ](1, 1<<logMaxCQ-1),
 		rqs:  object.New[*queue.RQ](1, 1<<logMaxRQ-1),
 		sqs:  object.New[*queue.SQ](1, 1<<logMaxSQ-1),
@@ -167,7 +167,7 @@ func (f *function) begin() bool {
 	}
 	f.enter()
 	f.env.Begin(f.mem, f.keys)
-	f.env.SetTime(f.timestamp(), f.realTime())
+	f.env.SetTime(f.card.now, f.timestamp(), f.realTime())
 	return true
 }
 
@@ -346,6 +346,9 @@ func (f *function) modifyCQ(c *command.Call) command.Result {
 	if fields&prm.ModifyCQOI != 0 {
 		config.OverrunIgnore, config.Context.OI = ctx.OI, ctx.OI
 	}
+	if f.begin() {
+		q.Moderated()
+	}
 	return command.Result{}
 }
 
@@ -368,6 +371,7 @@ func (f *function) destroyCQ(c *command.Call) command.Result {
 	if q.Held() {
 		return refuse(prm.StatusBadResourceState, synInUse, "%d queues complete to CQ %#x", q.Holders(), n)
 	}
+	q.Forget()
 	f.events.Get(q.Config().EQN).Drop()
 	f.dropUAR(q.Config().UAR)
 	q.Config().Uses.Drop()

@@ -41,6 +41,11 @@ type Config struct {
 	// BootTime is how long a function takes to answer after a reset; the profile's if 0.
 	BootTime time.Duration
 
+	// ModerationGrain is the shortest period of CQ moderation that is kept; 50 µs if 0. Events with a shorter one
+	// are held back for the burst that their completions come in, no longer: a host's timers take about as long
+	// to go off, and more events are no error. A microsecond keeps all.
+	ModerationGrain time.Duration
+
 	// CommandTimeout is how long the init segment tells drivers to wait for a command; 60 s if 0, in steps of
 	// a millisecond.
 	CommandTimeout time.Duration
@@ -93,6 +98,7 @@ type Memory struct {
 
 const (
 	defaultAddress = "0000:08:00.0"
+	defaultGrain   = 50 * time.Microsecond
 	maxPorts       = 8
 	maxVectors     = 2048 // PCI: MSI-X table size
 	maxFunctions   = 256  // of a bus
@@ -142,6 +148,9 @@ func (c Config) withDefaults() (Config, *profile, error) {
 	}
 	if ms := c.CommandTimeout / time.Millisecond; ms < 1 || ms >= 1<<20 {
 		return c, nil, fmt.Errorf("command timeout %v: drivers can be told 1 ms to %v", c.CommandTimeout, (1<<20-1)*time.Millisecond)
+	}
+	if c.ModerationGrain == 0 {
+		c.ModerationGrain = defaultGrain
 	}
 	if c.BootTime == 0 {
 		c.BootTime = p.bootTime

@@ -258,7 +258,7 @@ func (c *Card) Run(ctx context.Context) error {
 		}
 		var done bool
 		var err error
-		if state == workWatch && c.napper != nil {
+		if state == workWatch && c.napper != nil || state == workIdle && c.fineTimer() {
 			done, err = c.nap(ctx, sleep)
 		} else {
 			done, err = c.sleep(ctx, alarm, sleep)
@@ -300,14 +300,31 @@ func (c *Card) sleep(ctx context.Context, alarm *time.Timer, limit time.Duration
 	return false, nil
 }
 
-// nap is a short sleep, of d at most, that ends on time.
+// fineTimer tells whether the next timer is to fire on time, and Run can see to it.
+func (c *Card) fineTimer() bool {
+	if !c.naps {
+		return false
+	}
+	c.mu.Lock()
+	fine := len(c.timers.heap) != 0 && c.timers.heap[0].fine
+	c.mu.Unlock()
+	if fine && c.napper == nil {
+		var err error
+		if c.napper, err = newNapper(); err != nil {
+			c.naps = false // not on this system, or no file descriptors: coarse timers do
+		}
+	}
+	return fine && c.naps
+}
+
+// nap is a short sleep, of d at most if that is not zero, that ends on time.
 func (c *Card) nap(ctx context.Context, d time.Duration) (done bool, err error) {
 	next, timed, open := c.nextTimer()
 	if !open {
 		return true, nil
 	}
-	if timed {
-		d = min(d, next)
+	if timed && (d == 0 || next < d) {
+		d = next
 	}
 	c.napper.arm(d) // before anybody may end it
 	if c.asleep(true) {

@@ -60,6 +60,7 @@ type function struct {
 	issi          uint16
 	driverVersion [64]byte
 	pageState     pageState
+	moderation    timer  // sends completion events that are held back
 	pageRetry     timer  // offers pages again that a driver could not take
 	afterCommand  func() // what a handler wants done once its command is answered
 
@@ -244,6 +245,10 @@ func (f *function) connect() {
 	if f.host != nil && f.config.BusMaster() && f.there && !f.removed.Load() {
 		f.mem = f.host.Memory()
 		f.resumeSending()
+		if f.env.Holds() { // and could not send it
+			f.card.timers.arm(&f.moderation, f.card.now)
+			defer f.card.wakeUp()
+		}
 	}
 }
 

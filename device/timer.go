@@ -9,6 +9,7 @@ type timer struct {
 	when  time.Duration
 	order uint64 // among equals, the one armed first fires first
 	index int    // place in the heap from 1; 0 while not armed
+	fine  bool   // it does not wait for the next millisecond
 }
 
 // timers is a heap of armed timers, the next one first.

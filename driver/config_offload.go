@@ -44,7 +44,7 @@ type Offloads struct {
 }
 
 // Moderation holds completion events back until Frames completions are there or Period has passed since the
-// latest event. The zero value holds nothing back.
+// latest event. Without a Period nothing is held back, whatever Frames is: nothing would bound the wait.
 type Moderation struct {
 	// Frames is a number of completions, 0 to 65,535; 0: no bound.
 	Frames int

@@ -80,6 +80,7 @@ type CQ struct {
 	hasSolicited bool
 	notified     uint32 // producer when the last event was sent
 	armWord      uint32 // the record's arm dword as last seen: mapped.go
+	moderation   moderation
 	scratch      [cqeSize]byte
 }
 
@@ -293,8 +294,8 @@ func (q *CQ) flush() {
 	}
 }
 
-// notify sends the completion event that an armed CQ owes.
-func (q *CQ) notify() {
+// notify sends the completion event that an armed CQ owes, or holds it back.
+func (q *CQ) notify(atOnce bool) {
 	if q.armed == disarmed {
 		return
 	}
@@ -308,6 +309,10 @@ func (q *CQ) notify() {
 			return
 		}
 	}
+	if !atOnce && !q.due(waiting) {
+		return
+	}
+	q.sent()
 	q.armed, q.fired = disarmed, true
 	q.notified = q.producer
 	q.env.Events.Completion(q.config.EQN, q.Number)
@@ -326,8 +331,9 @@ func (q *CQ) Arm(word uint32) {
 		q.armed = armedSolicited
 	}
 	q.armedAt = word & counterMask
+	q.moderation.waits = false
 	if q.unpublished == 0 {
-		q.notify()
+		q.notify(true)
 	}
 }
 

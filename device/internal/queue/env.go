@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"time"
+
 	"cxkit/device/internal/event"
 	"cxkit/device/internal/mkey"
 	"cxkit/device/internal/packet"
@@ -17,6 +19,8 @@ type Env struct {
 	Counters Counters
 	// Filter looks at every CQE before it is written; nil, as in an honest card, at none.
 	Filter Filter
+	// Moderator holds events back.
+	Moderator Moderator
 
 	keys       *mkey.Table
 	mem        pci.Memory
@@ -29,8 +33,11 @@ type Env struct {
 	clocks     [2]uint64 // free running and real time, as CQEs show them
 }
 
-// SetTime says what time CQEs show: the free-running clock, and real time as seconds and nanoseconds.
-func (e *Env) SetTime(free, real uint64) { e.clocks = [2]uint64{free, real} }
+// SetTime says what time it is, and what time CQEs show: the free-running clock, and real time as seconds and
+// nanoseconds.
+func (e *Env) SetTime(now time.Duration, free, real uint64) {
+	e.Moderator.now, e.clocks = now, [2]uint64{free, real}
+}
 
 func (e *Env) time(real bool) uint64 {
 	if real {
@@ -65,7 +72,7 @@ func (e *Env) Flush() {
 	for i, q := range e.open {
 		q.flush() // may write CQEs, so the CQ is still listed
 		q.listed = false
-		q.notify()
+		q.notify(false)
 		e.open[i] = nil
 	}
 	e.open = e.open[:0]

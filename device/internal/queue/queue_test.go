@@ -122,7 +122,7 @@ func newKit(t testing.TB, views bool) *kit {
 // step begins an engine step.
 func (k *kit) step() {
 	k.env.Begin(k.mem, mkey.NewTable(4))
-	k.env.SetTime(99, 1)
+	k.env.SetTime(0, 99, 1)
 }
 
 func (k *kit) record(off int, v uint32) { dma.StoreBE32(k.mem.Bytes, recordAt+off, v) }
