@@ -34,6 +34,7 @@ const (
 	partQEMU     = "qemu"
 	partUserland = "userland"
 	partRDMACore = "rdma-core"
+	partTraffic  = "iperf3"
 )
 
 // KernelSource is a kernel that Fetch can get.

@@ -95,6 +95,10 @@ func (c Cache) missing(o FetchOptions) ([]part, error) {
 				return a.download(ctx, "libibverbs-dev", "libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200")
 			},
 		},
+		{
+			name: partTraffic, arch: "amd64", suites: []string{baseSuite},
+			get: func(ctx context.Context, a *aptWorld) error { return a.closure(ctx, "", "iperf3") },
+		},
 	}
 	if o.Selftests {
 		all = append(all, selftestParts()...)

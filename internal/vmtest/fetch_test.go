@@ -106,7 +106,7 @@ func TestFetchOfflineSaysSo(t *testing.T) {
 func TestFetchOfWhatIsThereNeedsNobody(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	c := Cache{Dir: t.TempDir()}
-	for _, part := range []string{partQEMU, partUserland, partRDMACore, "kernel-6.12"} {
+	for _, part := range []string{partQEMU, partUserland, partRDMACore, partTraffic, "kernel-6.12"} {
 		dir := filepath.Join(c.Dir, part)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)

@@ -140,7 +140,7 @@ func orDiscard(w io.Writer) io.Writer {
 // writeInitramfs makes the guest's root file system.
 func (g Guest) writeInitramfs(path, nonce string) error {
 	r := &initramfs{
-		busybox: g.Userland.Busybox, root: g.Userland.Root, tools: g.Tools,
+		busybox: g.Userland.Busybox, roots: g.Userland.roots(), tools: g.Tools,
 		load: g.Load, files: g.Files, trees: g.Trees, nonce: nonce,
 	}
 	if !g.Shell {

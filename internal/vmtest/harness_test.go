@@ -41,14 +41,27 @@ func findTools(t testing.TB, kernel string) tools {
 		t.Skip("guests take too long for -short")
 	}
 	found, err := lookForTools(t.Context(), kernel)
-	switch {
-	case err == nil:
-		return found
-	case errors.Is(err, ErrMissing) && os.Getenv("CXKIT_VM") != requireGuests:
+	if err != nil {
+		giveUp(t, err)
+	}
+	return found
+}
+
+// giveUp skips a test for want of what was not fetched, or fails it.
+func giveUp(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, ErrMissing) && os.Getenv("CXKIT_VM") != requireGuests {
 		t.Skip(err)
 	}
 	t.Fatal(err)
-	return tools{}
+}
+
+// need gives up if the guest can't have a program.
+func (f tools) need(t testing.TB, program string) {
+	t.Helper()
+	if !f.userland.Has(program) {
+		giveUp(t, fmt.Errorf("the guest's %s: %w", program, ErrMissing))
+	}
 }
 
 func lookForTools(ctx context.Context, kernel string) (f tools, err error) {

@@ -25,8 +25,8 @@ type File struct {
 // initramfs is what a guest's root file system holds.
 type initramfs struct {
 	busybox string   // the host's path of a static busybox
-	root    string   // an unpacked userland, "" for none
-	tools   []string // programs of it to copy; those it lacks are an error
+	roots   []string // of unpacked userlands
+	tools   []string // programs of them to copy; those they lack are an error
 	modules []module // to have
 	load    []string // to load before the command
 	files   []File
@@ -53,7 +53,7 @@ func (r *initramfs) write(w io.Writer) error {
 	if r.command != nil {
 		c.file("cxkit/command", modeFile, []byte(*r.command+"\n"))
 	}
-	p := &programs{root: r.root, out: c, libs: make(map[string]bool)}
+	p := &programs{roots: r.roots, out: c, libs: make(map[string]bool)}
 	for _, name := range r.tools {
 		if err := p.add(name); err != nil {
 			return err

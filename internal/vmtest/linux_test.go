@@ -18,17 +18,18 @@ type rounds struct{ downs, changes, returns, loads int }
 // everything that wears out as often as a release wants it, which takes minutes.
 func TestLinuxDrivesTheCard(t *testing.T) {
 	t.Parallel()
-	n, limit := rounds{downs: 5, changes: 1, returns: 1, loads: 2}, 8*time.Minute
+	n, limit := rounds{downs: 5, changes: 2, returns: 1, loads: 2}, 8*time.Minute
 	if os.Getenv("CXKIT_LINUX_SUITE") == "all" {
-		n, limit = rounds{downs: 20, changes: 20, returns: 5, loads: 5}, 30*time.Minute
+		n, limit = rounds{downs: 20, changes: 20, returns: 5, loads: 5}, 45*time.Minute
 	}
 	for _, kernel := range []string{"6.12", "6.1"} {
 		t.Run(kernel, func(t *testing.T) {
 			f := findTools(t, kernel)
+			f.need(t, "iperf3")
 			cards, sockets := serveCards(t, 2, CardsConfig{})
 			g := f.guestFor(t, "acceptance.sh")
 			g.Sockets, g.CPUs, g.Limit = sockets, 2, limit
-			g.Tools = append(g.Tools, "devlink", "dcb")
+			g.Tools = append(g.Tools, "devlink", "dcb", "iperf3")
 			g.Files = append(g.Files, File{Path: "/root/rounds", Data: fmt.Appendf(nil,
 				"downs=%d changes=%d returns=%d loads=%d\n", n.downs, n.changes, n.returns, n.loads)})
 			asked := 0

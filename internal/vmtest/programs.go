@@ -2,10 +2,12 @@ package vmtest
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -29,28 +31,30 @@ const guestLibraries = "usr/lib/x86_64-linux-gnu"
 // programFolders are where packages put programs.
 func programFolders() []string { return []string{"usr/sbin", "usr/bin", "sbin", "bin"} }
 
-// programs copies programs of an unpacked userland into a guest, with the shared libraries they need.
+// programs copies programs of unpacked userlands into a guest, with the shared libraries they need.
 type programs struct {
-	root string // of the userland
-	out  *cpioWriter
-	libs map[string]bool
+	roots []string // of the userlands
+	out   *cpioWriter
+	libs  map[string]bool
 }
 
-// add copies a program to usr/sbin. The userland must have it.
+// add copies a program to usr/sbin. A userland must have it.
 func (p *programs) add(name string) error {
-	path, ok := findProgram(p.root, name)
+	path, ok := findProgram(p.roots, name)
 	if !ok {
-		return fmt.Errorf("program %s: not below %s", name, p.root)
+		return fmt.Errorf("program %s: not below %v", name, p.roots)
 	}
 	return p.copy(path, "usr/sbin/"+name, modeProgram)
 }
 
-// findProgram finds a program in an unpacked userland.
-func findProgram(root, name string) (path string, ok bool) {
-	for _, folder := range programFolders() {
-		path := filepath.Join(root, folder, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			return path, true
+// findProgram finds a program in unpacked userlands.
+func findProgram(roots []string, name string) (path string, ok bool) {
+	for _, root := range roots {
+		for _, folder := range programFolders() {
+			path := filepath.Join(root, folder, name)
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				return path, true
+			}
 		}
 	}
 	return "", false
@@ -72,6 +76,13 @@ func (p *programs) copy(path, to string, mode uint32) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	symbols, err := f.ImportedSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if slices.ContainsFunc(symbols, unwinds) {
+		needed = append(needed, unwinder)
+	}
 	for _, lib := range needed {
 		if p.libs[lib] || strings.HasPrefix(lib, "ld-linux") {
 			continue
@@ -79,7 +90,7 @@ func (p *programs) copy(path, to string, mode uint32) error {
 		p.libs[lib] = true
 		at, ok := p.library(lib)
 		if !ok {
-			return fmt.Errorf("%s needs %s, which is not below %s", path, lib, p.root)
+			return fmt.Errorf("%s needs %s, which is not below %v", path, lib, p.roots)
 		}
 		if err := p.copy(at, guestLibraries+"/"+lib, modeProgram); err != nil {
 			return err
@@ -88,12 +99,21 @@ func (p *programs) copy(path, to string, mode uint32) error {
 	return p.loader(f)
 }
 
-// library finds a shared library in the userland.
+// unwinder is loaded by glibc itself, by name, when a thread is cancelled or ends itself: no program names it.
+const unwinder = "libgcc_s.so.1"
+
+func unwinds(s elf.ImportedSymbol) bool {
+	return s.Name == "pthread_cancel" || s.Name == "pthread_exit"
+}
+
+// library finds a shared library. Programs of several userlands share those of the first: one guest has one C library.
 func (p *programs) library(name string) (path string, ok bool) {
-	for _, folder := range []string{guestLibraries, "lib/x86_64-linux-gnu", "usr/lib64", "lib64"} {
-		path := filepath.Join(p.root, folder, name)
-		if _, err := os.Stat(path); err == nil {
-			return path, true
+	for _, root := range p.roots {
+		for _, folder := range []string{guestLibraries, "lib/x86_64-linux-gnu", "usr/lib64", "lib64"} {
+			path := filepath.Join(root, folder, name)
+			if _, err := os.Stat(path); err == nil {
+				return path, true
+			}
 		}
 	}
 	return "", false
@@ -116,7 +136,7 @@ func (p *programs) loader(f *elf.File) error {
 		p.libs[name] = true
 		at, ok := p.library(filepath.Base(name))
 		if !ok {
-			return fmt.Errorf("dynamic linker %s: not below %s", name, p.root)
+			return fmt.Errorf("dynamic linker %s: not below %v", name, p.roots)
 		}
 		data, err := readFileBounded(at, 16<<20)
 		if err != nil {

@@ -31,6 +31,8 @@ type Kernel struct {
 type Userland struct {
 	// Root is the root of unpacked packages.
 	Root string
+	// More are further roots. What Root lacks is looked for there.
+	More []string
 	// Busybox is a static busybox.
 	Busybox string
 }
@@ -136,16 +138,34 @@ func (c Cache) Kernel(name string) (Kernel, error) {
 // Userland finds the guest's programs: the cache's, else a static busybox that is installed.
 func (c Cache) Userland() (Userland, error) {
 	if dir, ok := c.complete(partUserland); ok {
-		busybox, ok := findProgram(dir, "busybox")
+		busybox, ok := findProgram([]string{dir}, "busybox")
 		if !ok {
 			return Userland{}, fmt.Errorf("no busybox below %s", dir)
 		}
-		return Userland{Root: dir, Busybox: busybox}, nil
+		u := Userland{Root: dir, Busybox: busybox}
+		if dir, ok := c.complete(partTraffic); ok {
+			u.More = append(u.More, dir)
+		}
+		return u, nil
 	}
 	if path, err := exec.LookPath("busybox"); err == nil && static(path) {
 		return Userland{Busybox: path}, nil
 	}
 	return Userland{}, fmt.Errorf("a static busybox for the guest: %w", ErrMissing)
+}
+
+// Has tells whether a program is below one of the roots.
+func (u Userland) Has(program string) bool {
+	_, ok := findProgram(u.roots(), program)
+	return ok
+}
+
+// roots are all of them, in the order in which they are looked through.
+func (u Userland) roots() []string {
+	if u.Root == "" {
+		return u.More
+	}
+	return append([]string{u.Root}, u.More...)
 }
 
 // RDMACore finds the root of Debian's rdma-core, which only tests use; ok is false if it has not been fetched.

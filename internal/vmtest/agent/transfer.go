@@ -192,7 +192,7 @@ func transfer(address string, n int64, what ...byte) error {
 }
 
 func transferOne(address string, what byte, n int64) (time.Duration, error) {
-	c, err := net.DialTimeout("tcp", address, 30*time.Second)
+	c, err := net.DialTimeout("tcp", address, deadline) // a SYN lost to traffic and changes is sent again after up to 32 s
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,9 @@ tests_itself() {
 	return 1
 }
 
+# losses is how often the first end has lost its link.
+losses() { cat /sys/class/net/eth0/carrier_down_count; }
+
 pair_up
 ethtool -i eth0
 try ping -c 3 -W 5 $b
@@ -63,15 +66,17 @@ run_programs
 try quiet_log
 
 section "down and up"
+losses=$(losses)
 for round in $(seq $downs); do
-	ip link set eth0 down
-	ip link set eth0 up
-	ip -n b link set eth1 down
-	ip -n b link set eth1 up
+	try ip link set eth0 down
+	try ip link set eth0 up
+	try ip -n b link set eth1 down
+	try ip -n b link set eth1 up
 	try wait_link
 	ip addr replace $a/24 dev eth0
 	try ping -q -c 1 -W 10 $b
 done
+try [ $(losses) -ge $((losses + downs)) ]
 try agent transfer $b:7000 1000000
 try quiet_log
 

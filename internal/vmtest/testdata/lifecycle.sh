@@ -1,21 +1,62 @@
 # What users do to interfaces under traffic, and managers to functions. Sourced by other scripts, after pair.sh.
 
-# traffic_on transfers both ways, with every byte checked, again and again until traffic_off.
+# traffic_on transfers both ways, with every byte checked, again and again until traffic_off; and beside that has
+# iperf3 send by four streams each way, test after test.
 traffic_on() {
 	rm -f /tmp/enough
+	streams >/tmp/streams 2>&1 &
+	streams=$!
 	(
 		while [ ! -e /tmp/enough ]; do
-			agent transfer $b:7000 2000000 >/dev/null || exit 1
+			agent transfer $b:7000 2000000 >/dev/null || { counted; exit 1; }
 			echo transferred
 		done >/tmp/traffic
 	) &
 	traffic=$!
 }
 
-# traffic_off fails if a transfer did, or none came to its end.
+# streams runs tests of iperf3's, each to its end, whatever is changed meanwhile.
+streams() {
+	while [ ! -e /tmp/enough ]; do
+		stream 6 || return 1
+	done
+}
+
+# stream runs one test, of $1 seconds.
+stream() {
+	rm -f /tmp/listens
+	ip netns exec b timeout 120 iperf3 -s -1 -B $b --forceflush >/tmp/listens 2>&1 &
+	listener=$!
+	for tenth in $(seq 300); do
+		! grep -q listening /tmp/listens || break
+		usleep 100000
+	done
+	timeout 120 iperf3 -c $b --bidir -P 4 -t $1 -J >/tmp/iperf3 || { cat /tmp/iperf3 /tmp/listens; return 1; }
+	wait $listener || { cat /tmp/listens; return 1; }
+	agent iperf /tmp/iperf3 || { counted; return 1; }
+}
+
+# counted prints what both ends have counted and where their queues are, to find out where frames went.
+counted() {
+	for port in $(devlink port | sed -n 's/^\([^ ]*\): .*/\1/p'); do
+		devlink health diagnose $port reporter rx
+		devlink health diagnose $port reporter tx
+	done
+	ethtool -S eth0 | grep -v ': 0$'
+	ip netns exec b ethtool -S eth1 | grep -v ': 0$'
+	cat /proc/net/snmp /proc/net/netstat /proc/net/tcp
+	ip netns exec b cat /proc/net/snmp /proc/net/netstat /proc/net/tcp
+	ip neigh
+	ip -n b neigh
+}
+
+# traffic_off fails if a transfer or a test of iperf3's did, or none came to its end, or no new streams find their way
+# through all queues.
 traffic_off() {
 	touch /tmp/enough
-	wait $traffic && grep -c transferred /tmp/traffic
+	wait $traffic && grep -c transferred /tmp/traffic || { cat /tmp/traffic; return 1; }
+	wait $streams && grep 'iperf3: 4 streams each way' /tmp/streams || { cat /tmp/streams; return 1; }
+	stream 3
 }
 
 # flag sets a private flag if this driver and card have it.
@@ -78,6 +119,7 @@ take_and_give() {
 	# A reset of a function that no driver has: mlx5_core has no handlers for one that it has, and takes it for a failure.
 	try put $function $driver/unbind
 	ask unbound
+	try shows '^flr' cat $device/reset_method # the first that the kernel tries
 	try put 1 $device/reset
 	try put $function $driver/bind
 	try appears $function
