@@ -48,7 +48,7 @@ type deviceRow struct {
 
 // Run lists.
 func (c *devicesCommand) Run(w *world) error {
-	list, err := vfio.Devices(c.Root, func(d vfio.Device) bool { return d.Vendor == vfio.Mellanox && d.Class>>16 == classNetwork })
+	list, err := vfio.Devices(c.Root, isConnectX)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,9 @@ type bindCommand struct {
 // Help is what cxkit bind --help adds.
 func (bindCommand) Help() string {
 	return `Takes a function from the kernel's driver and gives it to vfio-pci, so that cxkit can have it. Its network
-interfaces are gone until cxkit unbind. A function that carries this machine's default route, or your SSH
-connection, is left alone without --force.
+interfaces are gone until cxkit unbind, and so are its virtual functions. A function that carries this machine's
+default route or your SSH connection, one with a virtual function that somebody drives, and what is no ConnectX
+are left alone without --force.
 
 Examples:
   sudo modprobe vfio-pci && sudo cxkit bind 0000:08:00.0
@@ -140,20 +141,57 @@ func (c *bindCommand) Run(w *world) error {
 		return usageError{err}
 	}
 	if !c.Force {
-		if err := vfio.NetworkInUse(c.Root, address, vfio.SessionPeer(os.Getenv)); err != nil {
-			return fmt.Errorf("%w: --force takes it all the same", err)
+		why, err := c.needsForce(address)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return fmt.Errorf("%s: --force takes it all the same", why)
 		}
 	}
 	if err := vfio.Bind(c.Root, address); err != nil {
 		return err
 	}
-	fmt.Fprintf(w.out, "%s: vfio-pci has it; cxkit run --device vfio:%s drives it, cxkit unbind %s gives it back\n", address, address, address)
 	d, err := vfio.ReadDevice(c.Root, address)
-	if err == nil && d.Group >= 0 {
-		fmt.Fprintf(w.out, "for use without root: sudo chown $USER /dev/vfio/%d\n", d.Group)
+	if err != nil {
+		return err
+	}
+	kind := kindVFIO
+	if d.NoIOMMU {
+		kind = kindUnsafe
+	}
+	fmt.Fprintf(w.out, "%s: vfio-pci has it; cxkit run --device %s:%s drives it, cxkit unbind %s gives it back\n", address, kind, address, address)
+	switch {
+	case d.NoIOMMU:
+		fmt.Fprintln(w.out, "no IOMMU keeps it from this machine's memory: only root may use it")
+	case d.Group >= 0:
+		fmt.Fprintf(w.out, "for use without root: sudo chown $USER %s\n", strings.Join(vfio.DeviceFiles(c.Root, d), " "))
 	}
 	return nil
 }
+
+// needsForce says what binding a function would break; "" is nothing.
+func (c *bindCommand) needsForce(address string) (why string, err error) {
+	d, err := vfio.ReadDevice(c.Root, address)
+	if err != nil {
+		return "", err
+	}
+	if !isConnectX(d) {
+		return fmt.Sprintf("%s is no ConnectX but %04x:%04x, of driver %s: cxkit devices lists those that are",
+			address, d.Vendor, d.Device, orDash(d.Driver)), nil
+	}
+	if why, err = vfio.NetworkInUse(c.Root, address, vfio.SessionPeer(c.Root, os.Getenv)); err != nil || why != "" {
+		return why, err
+	}
+	vf, err := vfio.TakenVF(c.Root, address)
+	if err == nil && vf != "" {
+		why = fmt.Sprintf("its virtual functions go with it, and %s is taken by a virtual machine or a program", vf)
+	}
+	return why, err
+}
+
+// isConnectX tells cards from what else Mellanox makes, and others do.
+func isConnectX(d vfio.Device) bool { return d.Vendor == vfio.Mellanox && d.Class>>16 == classNetwork }
 
 // unbindCommand is `cxkit unbind`.
 type unbindCommand struct {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"cxkit/driver"
 	"cxkit/internal/rig"
 	"cxkit/pci"
+	"cxkit/transport/vfio"
 )
 
 // target is a card as --device names it.
@@ -39,6 +41,10 @@ func parseTarget(s string) (target, error) {
 	switch {
 	case !ok || name == "" || !slices.Contains([]string{kindSim, kindVFIOUser, kindVFIO, kindUnsafe}, kind):
 		return t, usagef("--device %q: want sim:PROFILE, vfio:ADDRESS or vfio-user:SOCKET, for example sim:cx5", s)
+	case kind == kindVFIO || kind == kindUnsafe:
+		if _, err := vfio.ParseAddress(name); err != nil {
+			return t, usageError{fmt.Errorf("--device %q: %w", s, err)}
+		}
 	case kind == kindSim && !slices.Contains(device.Profiles(), name):
 		return t, noProfile(s)
 	}

@@ -33,7 +33,8 @@ func Bind(root, address string) error {
 		return err
 	}
 	if now.Driver != vfioDriver {
-		return fmt.Errorf("bind %s: the kernel gave it to %s instead of %s: dmesg says why", address, driverName(now), vfioDriver)
+		return fmt.Errorf("bind %s: the kernel gave it to %s instead of %s: dmesg says why; cxkit unbind %s gives it back",
+			address, driverName(now), vfioDriver, address)
 	}
 	return nil
 }
@@ -69,7 +70,8 @@ func rebind(root string, d Device, override string) error {
 	}
 	if d.Driver != "" {
 		if err := write(filepath.Join(d.dir, "driver", "unbind"), d.Address); err != nil {
-			return err
+			// It still has its driver. Nobody else is to get it at some later time.
+			return errors.Join(err, write(filepath.Join(d.dir, "driver_override"), "\n"))
 		}
 	}
 	return write(root+"/sys/bus/pci/drivers_probe", d.Address)

@@ -13,32 +13,112 @@ import (
 )
 
 // NetworkInUse tells why taking a function from its driver would cut this machine's network: one of its
-// interfaces, or one on top of it (bond, bridge, VLAN), has the route to peer (the other end of the user's
-// session, if it is valid) or a default route. The error names it; nil means that nobody is cut off.
-func NetworkInUse(root, address string, peer netip.Addr) error {
+// interfaces, or of its virtual functions' and subfunctions', which go with it, or one on top of them (bond,
+// bridge, VLAN), has the route to peer (the other end of the user's session, if it is valid) or a default route.
+// An empty why means that nobody is cut off.
+func NetworkInUse(root, address string, peer netip.Addr) (why string, err error) {
 	d, err := ReadDevice(root, address)
 	if err != nil {
-		return err
+		return "", err
 	}
-	mine := stack(root, d.Interfaces)
+	mine := stack(root, interfacesOf(root, d))
 	for _, r := range routes(root) {
-		if !slices.Contains(mine, r.device) {
-			continue
-		}
-		if r.prefix.Bits() == 0 {
-			return fmt.Errorf("%s has a default route of this machine, by interface %s", address, r.device)
+		if slices.Contains(mine, r.device) && r.prefix.Bits() == 0 {
+			return fmt.Sprintf("%s has a default route of this machine, by interface %s", address, r.device), nil
 		}
 	}
-	if r, ok := routeTo(root, peer); ok && slices.Contains(mine, r.device) {
-		return fmt.Errorf("%s carries your own connection, from %s by interface %s", address, peer, r.device)
+	device := peer.Zone() // of a link-local address: the interface itself
+	if device == "" {
+		r, _ := routeTo(root, peer)
+		device = r.device
 	}
-	return nil
+	if slices.Contains(mine, device) {
+		return fmt.Sprintf("%s carries your own connection, from %s by interface %s", address, peer, device), nil
+	}
+	return "", nil
 }
 
+// interfacesOf are all that are gone when the function's driver is: mlx5_core takes its virtual functions and its
+// subfunctions, which are on the auxiliary bus, away with it.
+func interfacesOf(root string, d Device) []string {
+	all := slices.Clone(d.Interfaces)
+	for _, address := range d.VFs {
+		if vf, err := ReadDevice(root, address); err == nil {
+			all = append(all, vf.Interfaces...)
+		}
+	}
+	if subfunctions, err := filepath.Glob(filepath.Join(d.dir, "*.sf.*", "net", "*")); err == nil {
+		for _, path := range subfunctions {
+			all = append(all, filepath.Base(path))
+		}
+	}
+	return all
+}
+
+// TakenVF is a virtual function of address that a user-space driver has, this one or a virtual machine's: it is
+// gone when the physical function's driver is. "" is none.
+func TakenVF(root, address string) (string, error) {
+	d, err := ReadDevice(root, address)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range d.VFs {
+		if vf, err := ReadDevice(root, name); err == nil && strings.Contains(vf.Driver, "vfio") {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+const sessionVariable = "SSH_CONNECTION"
+
 // SessionPeer is the other end of the session that this process was started in, as sshd tells it; invalid if
-// there is none.
-func SessionPeer(environ func(string) string) netip.Addr {
-	f := strings.Fields(environ("SSH_CONNECTION"))
+// there is none. sudo keeps the variable from its command, so the processes above this one are asked too; root is
+// where /proc starts.
+func SessionPeer(root string, environ func(string) string) netip.Addr {
+	if a := peerOf(environ(sessionVariable)); a.IsValid() {
+		return a
+	}
+	pid := "self"
+	for range 64 { // a chain of parents has no loop, but it changes while it is read
+		parent := parentOf(root, pid)
+		if parent == "" || parent == "0" {
+			break
+		}
+		pid = parent
+		b, err := os.ReadFile(filepath.Join(root+"/proc", pid, "environ"))
+		if err != nil {
+			continue // another user's
+		}
+		for _, v := range strings.Split(string(b), "\x00") {
+			if value, ok := strings.CutPrefix(v, sessionVariable+"="); ok && peerOf(value).IsValid() {
+				return peerOf(value)
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+// parentOf reads the parent's process id, "" if there is none to be read: it is the second field behind the
+// process's name, which is in parentheses and may hold any character (proc(5)).
+func parentOf(root, pid string) string {
+	b, err := os.ReadFile(filepath.Join(root+"/proc", pid, "stat"))
+	if err != nil {
+		return ""
+	}
+	f := strings.Fields(string(b[strings.LastIndex(string(b), ")")+1:]))
+	if len(f) < 2 {
+		return ""
+	}
+	if _, err := strconv.ParseUint(f[1], 10, 32); err != nil {
+		return ""
+	}
+	return f[1]
+}
+
+// peerOf reads SSH_CONNECTION: "PEER PORT HERE PORT".
+func peerOf(connection string) netip.Addr {
+	f := strings.Fields(connection)
 	if len(f) == 0 {
 		return netip.Addr{}
 	}
@@ -46,7 +126,7 @@ func SessionPeer(environ func(string) string) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return a.Unmap().WithZone("")
+	return a.Unmap()
 }
 
 // stack adds to interfaces those that lie on top of them.
@@ -73,7 +153,7 @@ type route struct {
 	prefix netip.Prefix
 }
 
-// routeTo is the most specific route to an address.
+// routeTo is the most specific route to an address without a zone.
 func routeTo(root string, a netip.Addr) (best route, ok bool) {
 	if !a.IsValid() {
 		return route{}, false

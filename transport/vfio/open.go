@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -79,7 +77,7 @@ func checkDriver(d Device) error {
 func (f *Function) openDevice(d Device) error {
 	c := f.config
 	if !c.NoIOMMU && c.Interface != Group {
-		name, err := deviceFile(c, d)
+		name, err := deviceFile(c.Root, d)
 		if err == nil {
 			return f.openByIOMMUFD(name)
 		}
@@ -96,18 +94,6 @@ func (f *Function) openDevice(d Device) error {
 var errNoGroup = errors.New("it is in no IOMMU group: there is no IOMMU, or it is off. Enable VT-d, AMD-Vi or SMMU in the firmware's setup, " +
 	"and on Intel add intel_iommu=on iommu=pt to the kernel's command line. A card that may overwrite any memory can " +
 	"be driven without one: ask for no-IOMMU by name")
-
-// deviceFile is the function's own device file, if kernel and machine have iommufd.
-func deviceFile(c Config, d Device) (string, error) {
-	if _, err := os.Stat(c.path("/dev/iommu")); err != nil {
-		return "", fmt.Errorf("this kernel has no iommufd: %w", err)
-	}
-	names, err := filepath.Glob(filepath.Join(d.dir, "vfio-dev", "vfio*"))
-	if err != nil || len(names) == 0 {
-		return "", errors.New("this kernel gives the card no device file of its own (CONFIG_VFIO_DEVICE_CDEV)")
-	}
-	return "/dev/vfio/devices/" + filepath.Base(names[0]), nil
-}
 
 func (f *Function) openByIOMMUFD(name string) error {
 	k := f.config.kernel

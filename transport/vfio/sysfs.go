@@ -1,6 +1,7 @@
 package vfio
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,4 +132,29 @@ func Devices(root string, keep func(Device) bool) ([]Device, error) {
 // groupMembers lists the functions of an IOMMU group.
 func groupMembers(root string, group int) ([]Device, error) {
 	return Devices(root, func(d Device) bool { return d.Group == group })
+}
+
+// DeviceFiles are what a user of the function must be allowed to open, with no right but that: its group, and its own
+// file and /dev/iommu where the kernel has them. root is where /dev starts.
+func DeviceFiles(root string, d Device) []string {
+	var names []string
+	if d.Group >= 0 {
+		names = append(names, fmt.Sprintf("/dev/vfio/%d", d.Group))
+	}
+	if name, err := deviceFile(root, d); err == nil {
+		names = append(names, name, "/dev/iommu")
+	}
+	return names
+}
+
+// deviceFile is the function's own device file, if kernel and machine have iommufd.
+func deviceFile(root string, d Device) (string, error) {
+	if _, err := os.Stat(root + "/dev/iommu"); err != nil {
+		return "", fmt.Errorf("this kernel has no iommufd: %w", err)
+	}
+	names, err := filepath.Glob(filepath.Join(d.dir, "vfio-dev", "vfio*"))
+	if err != nil || len(names) == 0 {
+		return "", errors.New("this kernel gives the card no device file of its own (CONFIG_VFIO_DEVICE_CDEV)")
+	}
+	return "/dev/vfio/devices/" + filepath.Base(names[0]), nil
 }
