@@ -24,6 +24,8 @@ type captureCommand struct {
 	Duration  time.Duration `placeholder:"TIME" help:"End after this time."`
 	NoPromisc bool          `short:"p" help:"Receive only frames to the card's address, broadcasts and groups it listens to."`
 	Numeric   bool          `short:"n" help:"Ignored: addresses are never turned into names."`
+	Snap      int           `short:"s" name:"snapshot-length" placeholder:"N" help:"Write no more than N bytes of a frame; 0 is all (default ${default})." default:"0"`
+	Buffered  bool          `short:"U" name:"packet-buffered" help:"Write frames to the file when they come, as is always done with -w -."`
 	MTU       int           `name:"mtu" default:"9978" help:"Longest frames to take, without their header (default ${default})."`
 	Verbose   int           `short:"v" type:"counter" help:"Log what the driver would log; twice for more."`
 
@@ -49,6 +51,7 @@ Exit codes: 0 done (Ctrl-C is how a capture ends), 1 failed, 2 wrong usage.`
 
 // captured is what a capture came to.
 type captured struct {
+	began                    bool // the card came up
 	received, taken, dropped uint64
 }
 
@@ -66,18 +69,14 @@ func (c *captureCommand) Run(w *world) error {
 		return usagef("--play is what comes into the model's port: give it with sim:, and only there")
 	case c.Count < 0 || c.Duration < 0:
 		return usagef("-c %d, --duration %v: want no negative number", c.Count, c.Duration)
+	case c.Snap < 0:
+		return usagef("-s %d: want no negative number", c.Snap)
 	case c.MTU < driver.MinMTU || c.MTU > driver.MaxMTU:
 		return usagef("--mtu %d: want %d to %d", c.MTU, driver.MinMTU, driver.MaxMTU)
 	}
-	recorder, err := c.recorder(w)
-	if err != nil {
+	got, err := c.capture(w, t, filter)
+	if !got.began {
 		return err
-	}
-	got, err := c.capture(w, t, filter, recorder)
-	if recorder != nil {
-		if closeErr := recorder.Close(); err == nil {
-			err = closeErr
-		}
 	}
 	fmt.Fprintf(w.err, "%d packets captured\n%d packets received by filter\n%d packets dropped by the card\n", got.taken, got.received, got.dropped)
 	return err
@@ -98,13 +97,8 @@ func (c *captureCommand) recorder(w *world) (*capture.Recorder, error) {
 type nopCloser struct{ io.Writer }
 
 // capture brings the card up and takes frames until the end.
-func (c *captureCommand) capture(w *world, t target, filter filter, recorder *capture.Recorder) (got captured, err error) {
+func (c *captureCommand) capture(w *world, t target, filter filter) (got captured, err error) {
 	ctx := w.ctx
-	if c.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.Duration)
-		defer cancel()
-	}
 	log := logger(w.err, c.Verbose)
 	f, r, err := t.openAny(ctx, rig.Config{Device: device.Config{Logger: log}, Plug: wire.NewDiscard()}, log)
 	if err != nil {
@@ -134,8 +128,25 @@ func (c *captureCommand) capture(w *world, t target, filter filter, recorder *ca
 			err = closeErr
 		}
 	}()
+	// The file comes last: a card that does not come up leaves an old one alone.
+	recorder, err := await(ctx, func() (*capture.Recorder, error) { return c.recorder(w) })
+	if err != nil {
+		return got, err
+	}
+	if recorder != nil {
+		defer func() {
+			if closeErr := recorder.Close(); err == nil {
+				err = closeErr
+			}
+		}()
+	}
 	ctx, over := context.WithCancel(ctx)
 	defer over()
+	if c.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Duration)
+		defer cancel()
+	}
 	if r != nil {
 		player, err := capture.Open(c.Play, capture.Options{})
 		if err != nil {
@@ -156,8 +167,17 @@ func (c *captureCommand) capture(w *world, t target, filter filter, recorder *ca
 			}
 		}()
 	}
+	got.began = true
 	err = c.take(ctx, w, nic, filter, recorder, &got)
 	return got, err
+}
+
+// snap is how much of a frame is written.
+func (c *captureCommand) snap(frame []byte) int {
+	if c.Snap == 0 {
+		return len(frame)
+	}
+	return min(c.Snap, len(frame))
 }
 
 // take takes frames until ctx ends and none are left, or -c is reached.
@@ -170,7 +190,7 @@ func (c *captureCommand) take(ctx context.Context, w *world, nic *driver.NIC, fi
 			if ctx.Err() != nil {
 				return nil
 			}
-			if recorder != nil && c.Write == "-" { // who reads a pipe wants frames when they come
+			if recorder != nil && (c.Buffered || c.Write == "-") { // who reads a pipe wants frames when they come
 				if err := recorder.Flush(); err != nil {
 					return err
 				}
@@ -191,7 +211,7 @@ func (c *captureCommand) take(ctx context.Context, w *world, nic *driver.NIC, fi
 			}
 			got.taken++
 			if recorder != nil {
-				err = recorder.Write(0, frame, now)
+				err = recorder.WriteFirst(0, frame, c.snap(frame), now)
 			} else {
 				_, err = fmt.Fprintf(w.out, "%s %s, length %d\n", now.Format("15:04:05.000000"), describe(frame), len(frame))
 			}

@@ -132,11 +132,9 @@ func (p *filterParser) primitive() (predicate, error) {
 	case p.accept("vlan"):
 		return p.vlan()
 	case p.accept("broadcast"):
-		return func(f []byte, _ headers) bool {
-			return len(f) >= 6 && [6]byte(f) == [6]byte{255, 255, 255, 255, 255, 255}
-		}, nil
+		return isBroadcast, nil
 	case p.accept("multicast"):
-		return func(f []byte, _ headers) bool { return len(f) >= 6 && f[0]&1 == 1 }, nil
+		return isMulticast, nil
 	}
 	var q qualifiers
 	switch w := p.peek(); w {
@@ -160,6 +158,13 @@ func (p *filterParser) primitive() (predicate, error) {
 		}
 	}
 	if q.proto == "ether" {
+		switch {
+		case q != qualifiers{proto: "ether"}:
+		case p.accept("broadcast"):
+			return isBroadcast, nil
+		case p.accept("multicast"):
+			return isMulticast, nil
+		}
 		return p.etherHost(q)
 	}
 	if q.dir == "" && q.typ == "" {
@@ -182,6 +187,12 @@ func (p *filterParser) primitive() (predicate, error) {
 	proto := isProto(q.proto)
 	return func(f []byte, h headers) bool { return proto(f, h) && test(f, h) }, nil
 }
+
+func isBroadcast(f []byte, _ headers) bool {
+	return len(f) >= 6 && [6]byte(f) == [6]byte{255, 255, 255, 255, 255, 255}
+}
+
+func isMulticast(f []byte, _ headers) bool { return len(f) >= 6 && f[0]&1 == 1 }
 
 func (p *filterParser) number(most int) (int, error) {
 	w := p.next()

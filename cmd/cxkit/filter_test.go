@@ -57,6 +57,8 @@ func TestFiltersTakeWhatTcpdumpWould(t *testing.T) {
 		"arp":                                  "arp",
 		"broadcast":                            "arp",
 		"multicast and not broadcast":          "multicast",
+		"ether broadcast":                      "arp",
+		"ether multicast or ip6":               "arp multicast udp6",
 		"ether proto 0x88b5":                   "multicast",
 		"ether src 02:00:00:00:00:09":          "arp fragment multicast tcp udp6 vlan tcp",
 		"ether dst ff:ff:ff:ff:ff:ff":          "arp",
@@ -85,7 +87,7 @@ func TestFiltersTakeWhatTcpdumpWould(t *testing.T) {
 func TestFiltersThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"tcp and", "and", "(tcp", "tcp)", "port", "port http", "port 70000", "portrange 5", "port 1-2", "portrange 9-3", "host", "host ten",
-		"net 10.0.0.1/99", "host 10.0.0.0/8", "ether src 10.0.0.1", "less many", "frob", "tcp tcp", "not", "10.0.0.1", strings.Repeat("not ", 2000) + "tcp",
+		"net 10.0.0.1/99", "host 10.0.0.0/8", "ether src 10.0.0.1", "ether src broadcast", "ether", "less many", "frob", "tcp tcp", "not", "10.0.0.1", strings.Repeat("not ", 2000) + "tcp",
 	} {
 		if _, err := parseFilter(text); err == nil {
 			t.Errorf("%q was taken", text)

@@ -85,10 +85,15 @@ func (r *Recorder) failed(err error) error {
 // Write records a frame of interface number in, at time t. The first failure ends the recording, is
 // returned once, and later calls do nothing.
 func (r *Recorder) Write(in int, frame []byte, t time.Time) error {
+	return r.WriteFirst(in, frame, len(frame), t)
+}
+
+// WriteFirst is Write that keeps only the first n bytes of the frame, and how long it was.
+func (r *Recorder) WriteFirst(in int, frame []byte, n int, t time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil && in >= 0 && in < r.interfaces && len(frame) <= maxFrame && !r.closed {
-		return r.write(in, frame, t)
+		return r.write(in, frame, min(max(n, 0), len(frame)), t)
 	}
 	switch {
 	case r.err != nil && r.reported:
@@ -104,10 +109,10 @@ func (r *Recorder) Write(in int, frame []byte, t time.Time) error {
 	return fmt.Errorf("record capture %s: interface %d, there are %d", r.name, in, r.interfaces)
 }
 
-func (r *Recorder) write(in int, frame []byte, t time.Time) error {
+func (r *Recorder) write(in int, frame []byte, n int, t time.Time) error {
 	err := r.w.WritePacket(gopacket.CaptureInfo{
-		Timestamp: t, CaptureLength: len(frame), Length: len(frame), InterfaceIndex: in,
-	}, frame)
+		Timestamp: t, CaptureLength: n, Length: len(frame), InterfaceIndex: in,
+	}, frame[:n])
 	if err != nil {
 		r.err, r.reported = r.failed(err), true
 		return r.err
