@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"cxkit/driver"
 	"cxkit/pci"
@@ -90,19 +92,49 @@ func (c *capsCommand) Run(w *world) error {
 
 // other is what --diff names.
 func (c *capsCommand) other(w *world) (*capsFile, error) {
-	if _, err := parseTarget(c.Diff); err == nil {
+	_, notDevice := parseTarget(c.Diff)
+	if notDevice == nil {
 		return c.read(w, c.Diff)
 	}
 	f, err := os.Open(c.Diff)
+	if errors.Is(err, os.ErrNotExist) && strings.Contains(c.Diff, ":") {
+		return nil, notDevice // meant as a device, most likely
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var saved capsFile
-	if err := json.NewDecoder(io.LimitReader(f, maxCaps)).Decode(&saved); err != nil {
+	saved, err := loadCaps(f)
+	if err != nil {
 		return nil, fmt.Errorf("%s: no file of cxkit caps --save: %w", c.Diff, err)
 	}
-	return &saved, nil
+	return saved, nil
+}
+
+// loadCaps reads a file, which may come from anybody.
+func loadCaps(r io.Reader) (*capsFile, error) {
+	var c capsFile
+	if err := json.NewDecoder(io.LimitReader(r, maxCaps)).Decode(&c); err != nil {
+		return nil, err
+	}
+	if len(c.Parts) == 0 {
+		return nil, errors.New("it has no parts")
+	}
+	texts := []string{c.Device, c.Model, c.Firmware, c.PSID}
+	seen := make(map[string]bool)
+	for _, p := range c.Parts {
+		if p.Name == "" || seen[p.Name] {
+			return nil, fmt.Errorf("part %q is there twice, or has no name", p.Name)
+		}
+		seen[p.Name] = true
+		texts = append(texts, p.Name, p.Layout, p.Bytes, p.Refused)
+	}
+	for _, text := range texts { // a terminal would obey some
+		if strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+			return nil, fmt.Errorf("%.40q: control characters", text)
+		}
+	}
+	return &c, nil
 }
 
 func saveCaps(path string, c *capsFile) error {
@@ -261,7 +293,7 @@ func readConfigSpace(f pci.Function) ([]capsPart, error) {
 	clear(header[0x0c:0x28])
 	clear(header[0x30:0x34])
 	header[0x3c] = 0
-	parts := []capsPart{{Name: "config header", Bytes: trimmed(header)}}
+	parts := []capsPart{{Name: configHeader, Bytes: trimmed(header)}}
 	at := int(space[0x34]) &^ 3
 	for range 48 {
 		if at < 0x40 || at >= 0x100 {
@@ -368,6 +400,9 @@ func diffPart(p, o capsPart, row func(part, field, x, y string)) error {
 		return err
 	}
 	if x == nil || y == nil {
+		if p.Name == configHeader {
+			return diffHeader(p, o, row)
+		}
 		row(p.Name, "", p.Bytes, o.Bytes)
 		return nil
 	}
@@ -388,6 +423,52 @@ func diffPart(p, o capsPart, row func(part, field, x, y string)) error {
 		if v, ok := values[fieldName(f)]; ok && !f.Alias && f.Reserved {
 			row(p.Name, fieldName(f), "-", v)
 		}
+	}
+	return nil
+}
+
+const configHeader = "config header"
+
+// headerField is a field of configuration space's standard header (PCI Local Bus Specification 3.0, 6.1).
+type headerField struct {
+	name      string
+	off, size int
+}
+
+func headerFields() []headerField {
+	return []headerField{
+		{"vendor id", 0x00, 2}, {"device id", 0x02, 2}, {"revision", 0x08, 1}, {"class", 0x09, 3}, {"header type", 0x0e, 1},
+		{"subsystem vendor id", 0x2c, 2}, {"subsystem id", 0x2e, 2}, {"capabilities pointer", 0x34, 1}, {"interrupt pin", 0x3d, 1},
+	}
+}
+
+// diffHeader compares two headers field by field, and what no field names byte by byte.
+func diffHeader(p, o capsPart, row func(part, field, x, y string)) error {
+	var headers [2][0x40]byte
+	for i, part := range []capsPart{p, o} {
+		b, err := hex.DecodeString(part.Bytes)
+		if err != nil || len(b) > len(headers[i]) {
+			return fmt.Errorf("%s: %q is no header", part.Name, part.Bytes)
+		}
+		copy(headers[i][:], b)
+	}
+	compare := func(name string, off, size int) {
+		var v [2]uint32
+		for i := range v {
+			for j := range size { // little endian
+				v[i] |= uint32(headers[i][off+j]) << (8 * j)
+				headers[i][off+j] = 0
+			}
+		}
+		if v[0] != v[1] {
+			row(p.Name, name, fmt.Sprintf("%#x", v[0]), fmt.Sprintf("%#x", v[1]))
+		}
+	}
+	for _, f := range headerFields() {
+		compare(f.name, f.off, f.size)
+	}
+	for off := range headers[0] {
+		compare(fmt.Sprintf("byte %#x", off), off, 1)
 	}
 	return nil
 }
