@@ -233,7 +233,7 @@ func (f *function) setFlowTableEntry(c *command.Call) command.Result {
 	}
 	config := steer.EntryConfig{Index: in.FlowIndex, Group: ctx.GroupID, Action: uint16(ctx.Action), Tag: ctx.FlowTag,
 		Source: steer.Source(ctx.FlowSource)}
-	copy(config.Value[:], c.In[matchValueOff:])
+	config.Value = steer.NewValue(c.In[matchValueOff:])
 	for i, tag := range [...]*prm.VLANTag{&ctx.PushVLAN, &ctx.PushVLAN2} {
 		config.VLANs[i] = tagWord(tag)
 	}
@@ -341,7 +341,7 @@ func (f *function) queryFlowTableEntry(c *command.Call) command.Result {
 	var out prm.QueryFlowTableEntryOut
 	ctx := &out.FlowContext
 	ctx.GroupID, ctx.FlowTag, ctx.Action = config.Group, config.Tag, prm.FlowAction(config.Action)
-	ctx.MatchValue.Get(config.Value[:])
+	ctx.MatchValue.Get(config.Value.Bytes())
 	for i, tag := range [...]*prm.VLANTag{&ctx.PushVLAN, &ctx.PushVLAN2} {
 		tag.Get(binary.BigEndian.AppendUint32(nil, config.VLANs[i]))
 	}

@@ -8,16 +8,8 @@ import (
 	"testing"
 )
 
-// generated is how many cases a property test over generated ones runs.
-func generated() int {
-	if testing.Short() || raceDetector {
-		return 20_000
-	}
-	return 1_000_000
-}
-
-// cases is how many cases a test runs whose reference is slow: few, and a million where CXKIT_LONG_TESTS is
-// set in the environment.
+// cases is how many generated cases a test compares with its reference: few, and a million where
+// CXKIT_LONG_TESTS is set in the environment.
 func cases(few int) int {
 	switch {
 	case os.Getenv("CXKIT_LONG_TESTS") != "":
@@ -161,7 +153,7 @@ func randomSend(rnd *rand.Rand) *largeSend {
 func TestSegmentsEqualSoftwareSegmentation(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	h, b := new(Headers), make([]byte, 2048)
-	for i := range generated() {
+	for i := range cases(100_000) {
 		s := randomSend(rnd)
 		want, header := s.segments()
 		for n, w := range want {

@@ -9,6 +9,8 @@ const (
 	MaxDeliveries = 256
 	// maxVisits bounds the tables that one frame is looked up in.
 	maxVisits = 512
+	// maxLooks bounds the masks that it is looked up under, in all of them.
+	maxLooks = 4 * maxMasks
 )
 
 // Delivery is one place a frame goes to: a TIR, or a vport.
@@ -37,6 +39,7 @@ type Verdict struct {
 
 	buffer [MaxDeliveries]Delivery
 	visits int
+	looks  int
 }
 
 // Count moves the flow counters for a frame of n bytes.
@@ -61,7 +64,7 @@ func (d *Domain) Classify(h *packet.Headers, v *Verdict) {
 		return
 	}
 	v.To, v.Missed, v.Allowed, v.Edit, v.Registers = v.buffer[:0], false, false, nil, Registers{}
-	v.Counters, v.visits = v.Counters[:0], 0
+	v.Counters, v.visits, v.looks = v.Counters[:0], 0, 0
 	registers := h.Registers()
 	d.walk(d.root, h, path{}, v)
 	h.SetRegisters(registers)
@@ -89,12 +92,17 @@ func (d *Domain) walk(t *Table, h *packet.Headers, p path, v *Verdict) {
 		if v.visits++; v.visits > maxVisits {
 			return
 		}
-		var e *Entry
-		for _, g := range t.groups {
-			if e = g.find(h); e != nil && e.takes(h) {
+		var e *Entry // the one with the lowest index
+		for _, s := range t.shapes {
+			if e != nil && e.index < s.low {
 				break
 			}
-			e = nil
+			if v.looks++; v.looks > maxLooks {
+				return
+			}
+			if hit := s.find(h, d.seed); hit != nil && (e == nil || hit.index < e.index) {
+				e = hit
+			}
 		}
 		if e == nil {
 			t = t.miss

@@ -58,7 +58,7 @@ type Vport struct{ Number uint16 }
 // EntryConfig is what SET_FLOW_TABLE_ENTRY asks for.
 type EntryConfig struct {
 	Index, Group uint32
-	Value        [paramBytes]byte
+	Value        Value
 	Action       uint16
 	Tag          uint32
 	Dests        []Dest
@@ -97,9 +97,8 @@ type Entry struct {
 	index  uint32
 	group  *Group
 	config EntryConfig
-	key    []uint64
-	hash   uint64
-	next   *Entry // in the bucket
+	value  *value
+	at     int32 // in the value's heap
 }
 
 // Config is what the entry was made with, for queries.
@@ -130,10 +129,12 @@ func (t *Table) SetEntry(c EntryConfig) command.Result {
 	if d.entries >= d.limits.Entries {
 		return fail(limitExceeds, synEntries, "%d flow entries are all there are", d.limits.Entries)
 	}
-	e := &Entry{index: c.Index, group: g, config: c, key: g.value(&c.Value)}
+	e := &Entry{index: c.Index, group: g, config: c}
 	e.hold()
 	t.entries[c.Index] = e
-	g.insert(e)
+	t.most = max(t.most, len(t.entries))
+	g.shape.insert(e, g.key(&c.Value), d.seed)
+	g.count++
 	d.entries++
 	if c.Source != AnySource {
 		d.cache.widen(&[packet.KeyWords]uint64{sourceWord: sourcePort})
@@ -189,12 +190,26 @@ func (t *Table) DeleteEntry(index uint32) command.Result {
 	if e == nil {
 		return fail(badResource, synEntryMissing, "flow_index %d of table %#x: no entry", index, t.id)
 	}
-	delete(t.entries, index)
-	e.group.remove(e)
+	t.forget(index)
+	e.group.shape.remove(e)
+	e.group.count--
 	e.config.drop()
 	t.domain.entries--
 	t.domain.cache.flush()
 	return command.Result{}
+}
+
+// forget takes an index out of the map. A map keeps the room it once had, so one that has become much smaller is
+// made anew.
+func (t *Table) forget(index uint32) {
+	delete(t.entries, index)
+	if t.most > 1024 && len(t.entries) < t.most/4 {
+		smaller := make(map[uint32]*Entry, len(t.entries))
+		for i, e := range t.entries {
+			smaller[i] = e
+		}
+		t.entries, t.most = smaller, len(smaller)
+	}
 }
 
 // checkActions checks what an entry of t is to do.

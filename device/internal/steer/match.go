@@ -121,83 +121,14 @@ func (g *Group) compile(d *Domain) command.Result {
 	return command.Result{}
 }
 
-// value returns the words of a match value under the group's mask, in the order of g.words.
-func (g *Group) value(raw *[paramBytes]byte) []uint64 {
+// key returns the words of a match value under the group's mask, in the order of g.words.
+func (g *Group) key(v *Value) []uint64 {
 	key := make([]uint64, len(g.words))
 	for i, w := range g.words {
-		key[i] = binary.BigEndian.Uint64(raw[int(w)*8:]) & g.mask[w]
+		key[i] = v.word(w) & g.mask[w]
 		if (w == tagWords[0] || w == tagWords[1]) && binary.BigEndian.Uint64(g.criteria.Mask[int(w)*8:])&packet.KeySVLAN == 0 {
 			key[i] &^= packet.KeySVLAN
 		}
 	}
 	return key
-}
-
-// mix adds a word to a hash; the multiplier is odd, and the rotation brings high bits down.
-func mix(h, w uint64) uint64 {
-	h = (h ^ w) * 0x9e3779b97f4a7c15
-	return h ^ h>>29
-}
-
-// find returns the group's entry for a frame with the lowest index, nil if none matches.
-func (g *Group) find(h *packet.Headers) *Entry {
-	if g.count == 0 {
-		return nil
-	}
-	hash := g.table.domain.seed
-	for _, w := range g.words {
-		hash = mix(hash, h.Key[w&(packet.KeyWords-1)]&g.mask[w&(packet.KeyWords-1)])
-	}
-next:
-	for e := g.buckets[hash&uint64(len(g.buckets)-1)]; e != nil; e = e.next {
-		if e.hash != hash {
-			continue
-		}
-		for i, w := range g.words {
-			if h.Key[w&(packet.KeyWords-1)]&g.mask[w&(packet.KeyWords-1)] != e.key[i] {
-				continue next
-			}
-		}
-		return e
-	}
-	return nil
-}
-
-// insert adds e to its bucket, in the order of indices.
-func (g *Group) insert(e *Entry) {
-	if g.count >= len(g.buckets) {
-		old := g.buckets
-		g.buckets = make([]*Entry, 2*len(old))
-		for _, head := range old {
-			for at := head; at != nil; {
-				next := at.next
-				g.link(at)
-				at = next
-			}
-		}
-	}
-	e.hash = g.table.domain.seed
-	for _, w := range e.key {
-		e.hash = mix(e.hash, w)
-	}
-	g.link(e)
-	g.count++
-}
-
-func (g *Group) link(e *Entry) {
-	at := &g.buckets[e.hash&uint64(len(g.buckets)-1)]
-	for *at != nil && (*at).index < e.index {
-		at = &(*at).next
-	}
-	e.next, *at = *at, e
-}
-
-func (g *Group) remove(e *Entry) {
-	for at := &g.buckets[e.hash&uint64(len(g.buckets)-1)]; *at != nil; at = &(*at).next {
-		if *at == e {
-			*at, e.next = e.next, nil
-			g.count--
-			return
-		}
-	}
 }

@@ -1,8 +1,6 @@
 package steer
 
 import (
-	"slices"
-
 	"cxkit/device/internal/command"
 	"cxkit/device/internal/object"
 	"cxkit/device/internal/packet"
@@ -45,6 +43,7 @@ type Domain struct {
 	seed    uint64
 	tables  object.Table[*Table]
 	groups  int
+	masks   int // different ones of each table
 	entries int
 
 	root    *Table
@@ -68,10 +67,13 @@ type Table struct {
 	domain  *Domain
 	level   int
 	logSize uint8
-	miss    *Table   // nil: the domain's default
-	groups  []*Group // by range: the first hit is the lowest index
+	miss    *Table // nil: the domain's default
+	groups  ranges
 	numbers object.Table[*Group]
+	shapes  []*shape // by their lowest index
+	byMask  map[[packet.KeyWords]uint64]*shape
 	entries map[uint32]*Entry
+	most    int // entries there were since the map was made
 }
 
 // TableConfig is what CREATE_FLOW_TABLE asks for.
@@ -180,8 +182,8 @@ func (d *Domain) SetMiss(t *Table, action int, id uint32) command.Result {
 // DestroyTable removes a table that nothing leads to and that has no groups. It may be the root: Linux
 // destroys the last one so (update_root_ft_destroy), and the domain's default takes over.
 func (d *Domain) DestroyTable(t *Table) command.Result {
-	if len(t.groups) != 0 {
-		return fail(badState, synTableUsed, "table %#x has %d groups", t.id, len(t.groups))
+	if t.groups.n != 0 {
+		return fail(badState, synTableUsed, "table %#x has %d groups", t.id, t.groups.n)
 	}
 	if t.Held() {
 		return fail(badState, synTableUsed, "%d entries or tables lead to table %#x", t.Holders(), t.id)
@@ -228,8 +230,8 @@ type Group struct {
 	criteria   Criteria
 	mask       [packet.KeyWords]uint64 // as compared
 	words      []uint8                 // those with a mask
-	buckets    []*Entry                // chains in index order; a power of two
-	count      int
+	shape      *shape
+	count      int // entries
 }
 
 // GroupConfig is what CREATE_FLOW_GROUP asks for.
@@ -256,15 +258,11 @@ func (t *Table) CreateGroup(c GroupConfig) (*Group, command.Result) {
 	if c.Start > c.End || c.End >= 1<<t.logSize {
 		return nil, fail(badParam, synGroupRange, "indices %d to %d of a table of %d", c.Start, c.End, 1<<t.logSize)
 	}
-	at, _ := slices.BinarySearchFunc(t.groups, c.Start, func(g *Group, start uint32) int {
-		return int(int64(g.end) - int64(start)) // the first group that ends at or after start
-	})
-	if at < len(t.groups) && t.groups[at].start <= c.End {
-		g := t.groups[at]
+	if g := t.groups.meets(c.Start, c.End); g != nil {
 		return nil, fail(badParam, synGroupOverlap, "indices %d to %d overlap group %#x with %d to %d",
 			c.Start, c.End, g.id, g.start, g.end)
 	}
-	g := &Group{table: t, start: c.Start, end: c.End, criteria: c.Criteria, buckets: make([]*Entry, 1)}
+	g := &Group{table: t, start: c.Start, end: c.End, criteria: c.Criteria}
 	if r := g.compile(d); !r.OK() {
 		return nil, r
 	}
@@ -275,8 +273,12 @@ func (t *Table) CreateGroup(c GroupConfig) (*Group, command.Result) {
 	if !ok {
 		return nil, fail(limitExceeds, synGroups, "table %#x has a group for every index", t.id)
 	}
+	if !t.join(g) {
+		t.numbers.Remove(id)
+		return nil, fail(limitExceeds, synGroups, "%d different masks are all there are", maxMasks)
+	}
 	g.id = id
-	t.groups = slices.Insert(t.groups, at, g)
+	t.groups.add(g)
 	d.groups++
 	d.cache.widen(&g.mask)
 	return g, command.Result{}
@@ -287,7 +289,8 @@ func (t *Table) DestroyGroup(g *Group) command.Result {
 	if g.count != 0 {
 		return fail(badState, synGroupUsed, "group %#x has %d entries", g.id, g.count)
 	}
-	t.groups = slices.DeleteFunc(t.groups, func(o *Group) bool { return o == g })
+	t.groups.remove(g)
+	t.leave(g)
 	t.numbers.Remove(g.id)
 	t.domain.groups--
 	if t.domain.groups == 0 {

@@ -2,6 +2,7 @@ package steer
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"cxkit/device/internal/packet"
@@ -80,10 +81,14 @@ func TestGroupsAreChecked(t *testing.T) {
 	}
 	group(t, tab, 0, 3, nil)
 	group(t, tab, 8, 15, nil)
-	for i := range tab.groups[1:] {
-		if tab.groups[i].end >= tab.groups[i+1].start {
-			t.Errorf("groups out of order: %d to %d before %d", tab.groups[i].start, tab.groups[i].end, tab.groups[i+1].start)
+	all := slices.Concat(tab.groups.blocks...)
+	for i := range all[1:] {
+		if all[i].end >= all[i+1].start {
+			t.Errorf("groups out of order: %d to %d before %d", all[i].start, all[i].end, all[i+1].start)
 		}
+	}
+	if len(all) != 3 {
+		t.Errorf("%d groups, want 3", len(all))
 	}
 	ok(t, tab.SetEntry(entry(g, 4, nil)))
 	refused(t, tab.DestroyGroup(g), synGroupUsed)
@@ -324,9 +329,11 @@ func FuzzTables(f *testing.F) {
 				tab.CreateGroup(c)
 			case 2, 3:
 				c := EntryConfig{Index: uint32(next()), Group: uint32(next() % 8), Action: uint16(next() % 16), Tag: uint32(next())}
+				var raw [paramBytes]byte
 				for range 3 {
-					c.Value[next()%128] = byte(next())
+					raw[next()%128] = byte(next())
 				}
+				c.Value = NewValue(raw[:])
 				for range next() % 4 {
 					if to := d.Table(uint32(next() % 10)); to != nil {
 						c.Dests = append(c.Dests, Dest{Table: to})
