@@ -37,7 +37,7 @@ func (p *profile) caps(f *function) capabilities {
 	controlCaps(&c, f)
 	queueCaps(&c)
 	umemCaps(&c)
-	steerCaps(&c)
+	steerCaps(&c, p)
 	switchCaps(&c, f)
 	p.limit(&c)
 	c.add(prm.CapGroupGeneral, &c.General)

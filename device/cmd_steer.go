@@ -50,7 +50,7 @@ const (
 	logMaxCounter     = 16
 )
 
-func steerCaps(c *capabilities) {
+func steerCaps(c *capabilities, p *profile) {
 	g := &c.General
 	g.NICFlowTable = true
 	g.LogMaxTIR, g.LogMaxRQT, g.LogMaxRQTSize = logMaxTIR, logMaxRQT, logMaxRQTSize
@@ -81,6 +81,7 @@ func steerCaps(c *capabilities) {
 		InnerSIP: true, InnerDIP: true, InnerFrag: true, InnerIPProtocol: true, InnerIPECN: true, InnerIPDSCP: true,
 		InnerUDPSPort: true, InnerUDPDPort: true, InnerTCPSPort: true, InnerTCPDPort: true, InnerTCPFlags: true,
 	}
+	parserCaps(c, &match, p.features.parsers)
 	tables := prm.FlowTableProperties{
 		FTSupport: true, FlowCounter: true, FlowModifyEn: true, ModifyRoot: true, IdentifiedMissTableMode: true,
 		FlowTableModify: true, LogMaxFTSize: logMaxTable, MaxFTLevel: maxLevel, LogMaxFTNum: logMaxTables,
@@ -90,6 +91,34 @@ func steerCaps(c *capabilities) {
 	c.Flow.FlowTablePropertiesNICReceive = tables
 	c.Flow.FlowTablePropertiesNICTransmit = tables
 	c.Flow.FTFieldSupport2NICReceive.OuterL4Type = true
+	c.Flow.FTFieldSupport2NICReceive.TunnelHeader0_1 = p.features.parsers.Raw
+}
+
+// Bits of flex_parser_protocols (Linux mlx5_ifc.h, MLX5_FLEX_PARSER_*).
+const (
+	flexGENEVE      = 1 << 3
+	flexMPLSOverGRE = 1 << 4
+	flexMPLSOverUDP = 1 << 5
+	flexVXLANGPE    = 1 << 7
+	flexICMP        = 1 << 8
+	flexICMPv6      = 1 << 9
+	flexGTPU        = 1<<11 | 1<<16 | 1<<17 | 1<<18 | 1<<19 // its header, double words 2 and 0, first extension, TEID
+)
+
+// parserCaps sets what a kind of card matches beyond what all do. TCP sequence numbers have no capability: they are
+// of misc_parameters_3, which the flexible parser's fields are in.
+func parserCaps(c *capabilities, match *prm.FlowTableFields, p steer.Parsers) {
+	if p.Flexible {
+		const allOfLabel = 0xf
+		match.OuterGeneveVNI, match.OuterGeneveOAM, match.OuterGeneveProtocolType, match.OuterGeneveOptLen = true, true, true, true
+		match.OuterFirstMPLS, match.InnerFirstMPLS = allOfLabel, allOfLabel
+		match.OuterFirstMPLSOverGRE, match.OuterFirstMPLSOverUDP = allOfLabel, allOfLabel
+		c.General.FlexParserProtocols |= flexGENEVE | flexMPLSOverGRE | flexMPLSOverUDP | flexVXLANGPE | flexICMP | flexICMPv6
+		c.Ethernet.TunnelStatelessGeneveRX = true
+	}
+	if p.GTPU {
+		c.General.FlexParserProtocols |= flexGTPU
+	}
 }
 
 func (f *function) steerHandlers() command.Table {
@@ -135,10 +164,10 @@ func (f *function) steerHandlers() command.Table {
 }
 
 // tableLimits are the limits of a function's own tables.
-func tableLimits() steer.Limits {
+func (p *profile) tableLimits() steer.Limits {
 	return steer.Limits{
 		LogSize: logMaxTable, Level: maxLevel, Tables: 1 << logMaxTables, Groups: maxGroups, Entries: 1 << logMaxFlow,
-		Destinations: 1 << logMaxDestination,
+		Destinations: 1 << logMaxDestination, Parsers: p.features.parsers,
 	}
 }
 
@@ -147,7 +176,7 @@ func (f *function) seed() uint64 { return f.card.config.Seed*0x9e3779b97f4a7c15 
 
 // resetSteering forgets all tables, TIRs and RQTs.
 func (f *function) resetSteering() {
-	limits, seed := tableLimits(), f.seed()
+	limits, seed := f.card.profile.tableLimits(), f.seed()
 	limits.Sources = f.manages() // what is missed by the e-switch is its to tell apart
 	f.steerHalf = steerHalf{
 		rx:       steer.NewDomain(steer.NICRx, limits, seed),
@@ -158,7 +187,9 @@ func (f *function) resetSteering() {
 		headers:  object.New[*steer.Header](1, 1<<logMaxHeaders-1),
 		bulks:    newBulks(),
 		toeplitz: map[[packet.KeyLen]byte]*sharedKey{},
-		tunnels:  packet.Tunnels{VXLAN: []uint16{vxlanPort}, GRE: true, IPinIP: true},
+		tunnels: packet.Tunnels{
+			VXLAN: []uint16{vxlanPort}, GRE: true, IPinIP: true, Flexible: f.card.profile.features.parsers.Flexible,
+		},
 	}
 }
 

@@ -126,7 +126,7 @@ func (e *eswitch) reset() {
 
 // resetTables forgets all tables.
 func (e *eswitch) resetTables() {
-	e.fdb = steer.NewDomain(steer.FDB, switchLimits(), e.manager.seed()^0x464442)
+	e.fdb = steer.NewDomain(steer.FDB, e.manager.card.profile.switchLimits(), e.manager.seed()^0x464442)
 	for _, p := range e.all() {
 		p.ingress, p.egress = nil, nil
 	}
@@ -140,8 +140,8 @@ func (p *switchPort) isVF() bool   { return p.Number != pfVport && p.Number < ec
 func (p *switchPort) isWard() bool { return p.function != nil && p.function != p.esw.manager }
 
 // switchLimits are the limits of the e-switch's tables.
-func switchLimits() steer.Limits {
-	l := tableLimits()
+func (p *profile) switchLimits() steer.Limits {
+	l := p.tableLimits()
 	l.Level = maxSwitchLevel
 	l.Destinations = 1 << logMaxVports
 	return l
@@ -159,7 +159,7 @@ func (p *switchPort) acl(t steer.Type) *steer.Domain {
 		at = &p.egress
 	}
 	if *at == nil {
-		*at = steer.NewDomain(t, switchLimits(), p.esw.manager.seed()^uint64(t)<<32^uint64(p.Number)<<16)
+		*at = steer.NewDomain(t, p.esw.manager.card.profile.switchLimits(), p.esw.manager.seed()^uint64(t)<<32^uint64(p.Number)<<16)
 	}
 	return *at
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cxkit/device/internal/queue"
+	"cxkit/device/internal/steer"
 )
 
 // features are what kinds of cards differ in, of all that the model can do.
@@ -15,6 +16,7 @@ type features struct {
 	maxLSO      uint8 // log2 of the longest large send
 	inlineVport bool  // headers in send WQEs as the vport context says; at first Ethernet's
 	monitor     bool  // counters can be monitored
+	parsers     steer.Parsers
 }
 
 // Profiles are the names of the kinds of cards there are, for Config.Profile.
@@ -65,7 +67,7 @@ func profiles() []profile {
 	five.fwMajor, five.fwMinor, five.fwSubminor = 16, 35, 3006
 	five.vpd = vitalProductData("CX555A - ConnectX-5 QSFP28", "MCX555A-ECAT", "A9", "MT1748X00000")
 	five.mac = [6]byte{0x0c, 0x42, 0xa1, 0x00, 0x08, 0x00}
-	five.features = features{multiPacket: true, strideIndex: true, maxLSO: queue.LogMaxLSO}
+	five.features = features{multiPacket: true, strideIndex: true, maxLSO: queue.LogMaxLSO, parsers: steer.Parsers{Flexible: true}}
 
 	sixDx.key, sixDx.name = "cx6dx", "ConnectX-6 Dx"
 	sixDx.device, sixDx.subDevice, sixDx.hwID, sixDx.psid = 0x101d, 0x0016, 0x212, "MT_0000000359"
@@ -73,7 +75,8 @@ func profiles() []profile {
 	sixDx.vpd = vitalProductData("ConnectX-6 Dx EN adapter card, 100GbE, dual-port QSFP56", "MCX623106AN-CDAT", "A8", "MT2036X00000")
 	sixDx.mac = [6]byte{0x10, 0x70, 0xfd, 0x00, 0x08, 0x00}
 	sixDx.fec = fecUpTo(fec100G2x)
-	sixDx.features = features{multiPacket: true, strideIndex: true, timeFormats: tsCapBoth, maxLSO: queue.LogMaxLSO, monitor: true}
+	sixDx.features = features{multiPacket: true, strideIndex: true, timeFormats: tsCapBoth, maxLSO: queue.LogMaxLSO, monitor: true,
+		parsers: steer.Parsers{Flexible: true, GTPU: true, Raw: true}}
 
 	seven.key, seven.name = "cx7", "ConnectX-7"
 	seven.device, seven.subDevice, seven.hwID, seven.psid = 0x1021, 0x0041, 0x218, "MT_0000000838"

@@ -162,7 +162,12 @@ func (n *NIC) flow(r *Rule) (*steer.Flow, error) {
 	if f.Enable, err = r.Match.encode(&f.Mask, &f.Value); err != nil {
 		return nil, err
 	}
-	if what := lacking(&f.Mask, &n.base.flow.FlowTablePropertiesNICReceive.FTFieldSupport); what != "" {
+	can := &n.base.flow.FlowTablePropertiesNICReceive.FTFieldSupport
+	what := lacking(&f.Mask, can)
+	if what == "" {
+		what = lackingMore(&f.Mask, can, n.base.general.FlexParserProtocols)
+	}
+	if what != "" {
 		return nil, n.unsupported("rules by " + what)
 	}
 	return f, nil

@@ -12,8 +12,8 @@ import (
 type Match struct {
 	// Headers are the outermost headers.
 	Headers Headers
-	// Tunnel is a VXLAN or GRE header behind them, Inner the headers in there. Inner needs a tunnel that the
-	// card looks into: VXLAN to UDP port 4789, GRE, or IP in IP.
+	// Tunnel is a tunnel's header behind them, Inner the headers in there. Inner needs a tunnel that the card
+	// looks into: VXLAN to UDP port 4789, GRE, or IP in IP; from ConnectX-5 on GENEVE and VXLAN-GPE, too.
 	Tunnel Tunnelled
 	Inner  Headers
 }
@@ -25,6 +25,13 @@ type Headers struct {
 	Tag          TagKind
 	VLAN         Masked[uint16]
 	VLANPriority Masked[uint8]
+	// SecondTag is how the frame is tagged behind the outermost tag: Untagged has one tag at most.
+	// SecondVLAN and SecondVLANPriority are the second tag's.
+	SecondTag          TagKind
+	SecondVLAN         Masked[uint16]
+	SecondVLANPriority Masked[uint8]
+	// MPLS is the first label (20 bits) behind the Ethernet header. Nothing behind labels is matched.
+	MPLS Masked[uint32]
 	// EtherType is that behind all tags.
 	EtherType Masked[uint16]
 
@@ -35,17 +42,28 @@ type Headers struct {
 	DSCP, ECN    Masked[uint8] // 6 and 2 bits
 	TTL          Masked[uint8] // or hop limit
 	Fragment     Tri
+	// FlowLabel is IPv6's, 20 bits: it wants an IPVersion of 6, or such addresses.
+	FlowLabel Masked[uint32]
+	// SPI is IPsec's: it wants an exact Protocol of 50 or 51.
+	SPI Masked[uint32]
+	// ICMPType and ICMPCode want an exact Protocol of 1 (ICMP) or 58 (ICMPv6), and no tunnel around it.
+	ICMPType, ICMPCode Masked[uint8]
 
 	// SrcPort and DstPort are TCP's or UDP's: they want an exact Protocol of 6 or 17.
 	SrcPort, DstPort Masked[uint16]
 	TCPFlags         Masked[uint16] // 9 bits: FIN is bit 0
 }
 
-// Tunnelled is what of a tunnel is matched: one kind.
+// Tunnelled is what of a tunnel is matched: one kind. It wants an exact Protocol of 47 for GRE and of 17 for the
+// others. Those but VXLAN are known by their UDP ports, which are matched unless DstPort says something else.
 type Tunnelled struct {
 	VNI         Masked[uint32] // VXLAN's, 24 bits
 	GREProtocol Masked[uint16]
 	GREKey      Masked[uint32]
+	GENEVEVNI   Masked[uint32] // 24 bits; UDP port 6081
+	GPEVNI      Masked[uint32] // VXLAN-GPE's, 24 bits; UDP port 4790
+	TEID        Masked[uint32] // GTP-U's; UDP port 2152
+	MPLS        Masked[uint32] // the first label (20 bits) in GRE or in UDP (port 6635)
 }
 
 // Masked is a value of which the bits in Mask matter; without any the field matters not.
@@ -125,11 +143,20 @@ func (m *Match) encode(mask, value *prm.MatchParam) (enable prm.MatchCriteria, e
 	if err := t.check(&m.Headers); err != nil {
 		return 0, err
 	}
+	if err := m.Headers.encodeMore(mask, value, false); err != nil {
+		return 0, err
+	}
+	if err := m.Inner.encodeMore(mask, value, true); err != nil {
+		return 0, fmt.Errorf("inner headers: %w", err)
+	}
 	mask.Misc.VXLANVNI, value.Misc.VXLANVNI = t.VNI.Mask&0xffffff, t.VNI.Value&t.VNI.Mask&0xffffff
 	mask.Misc.GREProtocol, value.Misc.GREProtocol = t.GREProtocol.fields()
 	mask.Misc.GREKey, value.Misc.GREKey = t.GREKey.fields()
 	if t.GREKey.Mask != 0 {
 		mask.Misc.GREKPresent, value.Misc.GREKPresent = true, true
+	}
+	if err := t.encodeMore(mask, value, &m.Headers); err != nil {
+		return 0, err
 	}
 	for _, part := range []struct {
 		used bool
@@ -137,6 +164,7 @@ func (m *Match) encode(mask, value *prm.MatchParam) (enable prm.MatchCriteria, e
 	}{
 		{mask.Outer != prm.MatchLayer24{}, prm.MatchOuterHeaders}, {mask.Misc != prm.MatchMisc{}, prm.MatchMiscParameters},
 		{mask.Inner != prm.MatchLayer24{}, prm.MatchInnerHeaders},
+		{mask.Misc2 != prm.MatchMisc2{}, prm.MatchMiscParameters2}, {mask.Misc3 != prm.MatchMisc3{}, prm.MatchMiscParameters3},
 	} {
 		if part.used {
 			enable |= part.bit
@@ -149,8 +177,10 @@ func (m *Match) encode(mask, value *prm.MatchParam) (enable prm.MatchCriteria, e
 func (t *Tunnelled) check(outer *Headers) error {
 	gre := t.GREKey.Mask != 0 || t.GREProtocol.Mask != 0
 	switch {
-	case t.VNI.Mask != 0 && gre:
-		return errors.New("a tunnel is VXLAN or GRE, not both")
+	case t.kinds() > 1:
+		return errors.New("a tunnel is of one kind: VXLAN, GRE, GENEVE, VXLAN-GPE or GTP-U")
+	case (t.GENEVEVNI.Mask != 0 || t.GPEVNI.Mask != 0 || t.TEID.Mask != 0) && outer.Protocol != Exactly[uint8](protocolUDP):
+		return errors.New("a match of a tunnel in UDP needs protocol UDP")
 	case t.VNI.Mask > 0xffffff && t.VNI.Mask != ^uint32(0) || t.VNI.Value&t.VNI.Mask > 0xffffff:
 		return fmt.Errorf("VNI %#x: 24 bits", t.VNI.Value)
 	case t.VNI.Mask != 0 && outer.Protocol != Exactly[uint8](protocolUDP):

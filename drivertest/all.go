@@ -23,6 +23,7 @@ func All() []Test {
 		strideTests(),
 		largeReceiveTests(),
 		ruleTests(),
+		ruleKindTests(),
 		groupTests(),
 		resizeTests(),
 		channelTests(),

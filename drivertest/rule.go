@@ -276,7 +276,7 @@ func (e *Env) receiveAll(n int, f func(q int, p *driver.Packet)) {
 }
 
 func rulesRefused(e *Env) {
-	exact16 := driver.Exactly[uint16]
+	exact16, udp := driver.Exactly[uint16], driver.Headers{Protocol: driver.Exactly[uint8](17)}
 	for what, r := range map[string]driver.Rule{
 		"priority":              {Priority: driver.RulePriorities},
 		"negative priority":     {Priority: -1},
@@ -289,6 +289,17 @@ func rulesRefused(e *Env) {
 		"VLAN too large":        {Match: driver.Match{Headers: driver.Headers{VLAN: exact16(4096)}}},
 		"two IP versions":       {Match: driver.Match{Headers: driver.Headers{SrcIP: prefix("1.2.3.4/32"), DstIP: prefix("fd00::/8")}}},
 		"VNI without UDP":       {Match: driver.Match{Tunnel: driver.Tunnelled{VNI: driver.Exactly[uint32](1)}}},
+		"two kinds of tunnel":   {Match: driver.Match{Headers: udp, Tunnel: driver.Tunnelled{VNI: driver.Exactly[uint32](1), TEID: driver.Exactly[uint32](1)}}},
+		"GENEVE without UDP":    {Match: driver.Match{Tunnel: driver.Tunnelled{GENEVEVNI: driver.Exactly[uint32](1)}}},
+		"VNI of 25 bits":        {Match: driver.Match{Headers: udp, Tunnel: driver.Tunnelled{GENEVEVNI: driver.Exactly[uint32](1 << 24)}}},
+		"MPLS in VXLAN":         {Match: driver.Match{Headers: udp, Tunnel: driver.Tunnelled{VNI: driver.Exactly[uint32](1), MPLS: driver.Exactly[uint32](1)}}},
+		"ICMP type of TCP":      {Match: driver.Match{Headers: driver.Headers{Protocol: driver.Exactly[uint8](6), ICMPType: driver.Exactly[uint8](8)}}},
+		"ICMP in a tunnel":      {Match: driver.Match{Inner: driver.Headers{Protocol: driver.Exactly[uint8](1), ICMPType: driver.Exactly[uint8](8)}}},
+		"flow label of IPv4":    {Match: driver.Match{Headers: driver.Headers{IPVersion: 4, FlowLabel: driver.Exactly[uint32](1)}}},
+		"flow label too large":  {Match: driver.Match{Headers: driver.Headers{IPVersion: 6, FlowLabel: driver.Exactly[uint32](1 << 20)}}},
+		"SPI of UDP":            {Match: driver.Match{Headers: driver.Headers{Protocol: driver.Exactly[uint8](17), SPI: driver.Exactly[uint32](1)}}},
+		"second VLAN too large": {Match: driver.Match{Headers: driver.Headers{SecondVLAN: exact16(4096)}}},
+		"second VLAN untagged":  {Match: driver.Match{Headers: driver.Headers{SecondTag: driver.Untagged, SecondVLAN: exact16(1)}}},
 		"untagged VLAN":         {Match: driver.Match{Headers: driver.Headers{Tag: driver.Untagged, VLAN: exact16(1)}}},
 	} {
 		if _, err := e.NIC.AddRule(e.Ctx, r); err == nil {

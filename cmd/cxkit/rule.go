@@ -16,11 +16,14 @@ const ruleHelp = `A rule is words, as ethtool -N has them:
 
   [prio N] TYPE [FIELD VALUE]... [inside TYPE [FIELD VALUE]...] ACTION [tag N] [count]
 
-  TYPE    any, ether, ip4, ip6, tcp4, tcp6, udp4, udp6, gre4, gre6
+  TYPE    any, ether, ip4, ip6, tcp4, tcp6, udp4, udp6, icmp4, icmp6, gre4, gre6, esp4, esp6, ah4, ah6
   FIELD   src, dst         MAC address                 src-ip, dst-ip      address or prefix
           proto            EtherType                   src-port, dst-port  port
           vlan, vlan-prio  tag; vlan none: untagged    l4proto, dscp, ecn, ttl, tcp-flags
-          vni, gre-key     of a tunnel                 fragment            yes or no
+          vlan2, vlan2-prio  of a second tag           flow-label          IPv6's
+          mpls             first label                 icmp-type, icmp-code
+          spi              of esp and ah               fragment            yes or no
+          vni, geneve-vni, gpe-vni, teid, gre-key, tunnel-mpls             of a tunnel
   VALUE   decimal or 0x hexadecimal; VALUE/MASK compares the bits of MASK
   ACTION  queue N, group N,N,..., drop, pass; or as ethtool: action N, action -1
   prio    0 to 15, 0 is looked at first; 0 if not given`
@@ -85,7 +88,7 @@ func (r *userRule) parse(w *words) error {
 			return fmt.Errorf("%q behind the action", word)
 		case word == "queue", word == "group", word == "drop", word == "pass", word == "action":
 			acted, err = true, r.action(word, w)
-		case word == "vni", word == "gre-key":
+		case r.tunnelField(word) != nil:
 			err = r.tunnel(word, w.next())
 		default:
 			err = field(headers, word, w.next())
@@ -102,7 +105,7 @@ func (r *userRule) parse(w *words) error {
 
 // headerType fills in what a word like tcp4 says.
 func headerType(h *driver.Headers, word string) error {
-	protocol := map[string]uint8{"tcp": 6, "udp": 17, "gre": 47}
+	protocol := map[string]uint8{"tcp": 6, "udp": 17, "icmp": 1, "gre": 47, "esp": 50, "ah": 51}
 	switch word {
 	case "any", "ether":
 		return nil
@@ -110,11 +113,14 @@ func headerType(h *driver.Headers, word string) error {
 		h.IPVersion = word[2] - '0'
 		return nil
 	}
-	if n := len(word); n == 4 && (word[3] == '4' || word[3] == '6') && protocol[word[:3]] != 0 {
-		h.IPVersion, h.Protocol = word[3]-'0', driver.Exactly(protocol[word[:3]])
+	if n := len(word) - 1; n > 0 && (word[n] == '4' || word[n] == '6') && protocol[word[:n]] != 0 {
+		h.IPVersion, h.Protocol = word[n]-'0', driver.Exactly(protocol[word[:n]])
+		if word == "icmp6" {
+			h.Protocol = driver.Exactly[uint8](58)
+		}
 		return nil
 	}
-	return fmt.Errorf("type %q: want any, ether, ip4, ip6, tcp4, tcp6, udp4, udp6, gre4 or gre6", word)
+	return fmt.Errorf("type %q: want any, ether, or ip, tcp, udp, icmp, gre, esp or ah with 4 or 6 behind it", word)
 }
 
 func (r *userRule) action(word string, w *words) error {
@@ -152,10 +158,26 @@ func (r *userRule) tunnel(word, value string) error {
 	if err != nil {
 		return err
 	}
-	if word == "vni" {
-		r.rule.Match.Tunnel.VNI = m
-	} else {
-		r.rule.Match.Tunnel.GREKey = m
+	*r.tunnelField(word) = m
+	return nil
+}
+
+// tunnelField is the field of a tunnel's header that has this name, nil if there is none.
+func (r *userRule) tunnelField(word string) *driver.Masked[uint32] {
+	t := &r.rule.Match.Tunnel
+	switch word {
+	case "vni":
+		return &t.VNI
+	case "geneve-vni":
+		return &t.GENEVEVNI
+	case "gpe-vni":
+		return &t.GPEVNI
+	case "teid":
+		return &t.TEID
+	case "gre-key":
+		return &t.GREKey
+	case "tunnel-mpls":
+		return &t.MPLS
 	}
 	return nil
 }
@@ -177,6 +199,24 @@ func field(h *driver.Headers, word, value string) (err error) {
 		h.VLAN, err = masked[uint16](value)
 	case "vlan-prio":
 		h.VLANPriority, err = masked[uint8](value)
+	case "vlan2":
+		if value == "none" {
+			h.SecondTag = driver.Untagged
+			return nil
+		}
+		h.SecondVLAN, err = masked[uint16](value)
+	case "vlan2-prio":
+		h.SecondVLANPriority, err = masked[uint8](value)
+	case "mpls":
+		h.MPLS, err = masked[uint32](value)
+	case "flow-label":
+		h.FlowLabel, err = masked[uint32](value)
+	case "spi":
+		h.SPI, err = masked[uint32](value)
+	case "icmp-type":
+		h.ICMPType, err = masked[uint8](value)
+	case "icmp-code":
+		h.ICMPCode, err = masked[uint8](value)
 	case "src-ip":
 		h.SrcIP, err = ipPrefix(value)
 	case "dst-ip":

@@ -33,12 +33,14 @@ const (
 // IP protocols and IPv6 extension headers.
 const (
 	protoHopByHop    = 0
+	protoICMP        = 1
 	protoTCP         = 6
 	protoUDP         = 17
 	protoRouting     = 43
 	protoFragment    = 44
 	protoESP         = 50
 	protoAH          = 51
+	protoICMPv6      = 58
 	protoDestOptions = 60
 )
 
@@ -63,9 +65,10 @@ const (
 )
 
 // Words of the key: 64-bit words of fte_match_param: outer headers, misc_parameters, inner headers, and
-// misc_parameters_2, of which no frame has anything.
+// misc_parameters_2 to 5. Words 0 to 7 are about every frame, keySeq and keyAck about TCP; frames with
+// anything in others are rare, and those with anything beyond deepWords are deep.
 const (
-	KeyWords = 32
+	KeyWords = 64
 
 	keySource  = 0 // smac, ethertype
 	keyDest    = 1 // dmac, first tag
@@ -78,13 +81,26 @@ const (
 	keySQN     = 8  // GRE flags, sending SQ
 	keyTag2    = 9  // second tag
 	keyGREKey  = 10 // GRE key, VXLAN VNI
-	keyLabel   = 11 // IPv6 flow label
+	keyLabel   = 11 // GENEVE VNI and OAM, IPv6 flow label
 
-	keyInnerLabel = 12 // inner IPv6 flow label
+	keyInnerLabel = 12 // inner IPv6 flow label, GENEVE options' length and protocol
 	keyInnerESP   = 13 // inner IPsec SPI
 	keyESP        = 14 // IPsec SPI
 	keyInner      = 16 // inner headers: as 0 to 7
+	keyMPLS       = 24 // first MPLS label entry, inner one
+	keyTunnelMPLS = 25 // first MPLS label entry in GRE, in UDP
 	keyMetadata   = 29 // metadata registers C1 and C0
+
+	keySeq      = 32 // TCP sequence numbers, inner and outer
+	keyAck      = 33 // TCP acknowledgement numbers, inner and outer
+	deepWords   = 34
+	keyGPE      = 34 // VXLAN-GPE VNI, next protocol and flags
+	keyICMPData = 35 // what follows the first four bytes of ICMP, of ICMPv6
+	keyICMP     = 36 // type and code of ICMP and ICMPv6
+	keyTEID     = 37 // GTP-U TEID, message type and flags
+	keyGTPMore  = 38 // third double word of GTP-U, first of its first extension header
+	keyGTP      = 39 // first double word of GTP-U
+	keyHeader   = 50 // first two double words of a VXLAN header
 )
 
 // Bits of key words.
@@ -136,8 +152,8 @@ type Headers struct {
 	// whole: the lengths inside the headers agree with the frame's, so checksums can be judged. plain: it
 	// is whole, IPv4 without options, and TCP, or UDP as long as its datagram.
 	whole, plain bool
-	// rare: words of the key that few frames have are not 0.
-	rare bool
+	// rare: words of the key that few frames have are not 0. deep: so are some beyond deepWords.
+	rare, deep bool
 	// tunnels is nil when tunnels are not looked into; inner are the headers of what begins at innerAt.
 	tunnels *Tunnels
 	inner   *Headers
@@ -156,6 +172,9 @@ func Parse(b []byte, h *Headers) {
 	h.Tags, h.Outer, h.TCI = 0, 0, 0
 	h.plain = false
 	off, kinds := EthernetLen, uint64(0)
+	if h.deep {
+		h.clearDeep()
+	}
 	if h.rare {
 		h.begin()
 	}
@@ -165,19 +184,21 @@ func Parse(b []byte, h *Headers) {
 		dest |= uint64(h.TCI)
 	}
 	h.Key[keySource], h.Key[keyDest], h.Key[keyIP] = source, dest, kinds
+	h.Key[keySeq], h.Key[keyAck] = 0, 0
 
 	switch { // as parseIP does, which is not inlined
 	case ethertype == TypeIPv4 && h.parseIPv4(b, off):
 	case ethertype == TypeIPv6 && h.parseIPv6(b, off):
 	default:
 		h.noL3(len(b))
+		h.parseOther(b, off, ethertype)
 	}
 }
 
 // begin clears the words of the key that only few frames set.
 func (h *Headers) begin() {
 	h.rare, h.plain, h.innerAt = false, false, 0
-	clear(h.Key[keySQN:])
+	clear(h.Key[keySQN:keySeq])
 	h.Key[keySrcHigh], h.Key[keyDstHigh] = 0, 0
 }
 
@@ -349,6 +370,8 @@ func (h *Headers) parseL4(b []byte, off int) {
 		}
 		h.Key[keyIP] |= flags<<shiftFlags | uint64(binary.BigEndian.Uint32(l4))
 		h.Key[keyL4] |= keyL4TCP
+		h.Key[keySeq] = uint64(binary.BigEndian.Uint32(l4[4:]))
+		h.Key[keyAck] = uint64(binary.BigEndian.Uint32(l4[8:]))
 		h.plain = h.whole && h.L3 == IPv4 && !h.Options
 	case protoUDP:
 		if left < udpLen {
@@ -358,8 +381,8 @@ func (h *Headers) parseL4(b []byte, off int) {
 		udp := binary.BigEndian.Uint64(b[off:])
 		h.Key[keyL4] |= keyL4UDP | udp>>32
 		h.plain = h.whole && h.L3 == IPv4 && !h.Options && int(udp>>16&0xffff) == left
-		if h.tunnels != nil && h.tunnels.isVXLAN(uint16(udp>>32)) {
-			h.vxlan(b, off)
+		if h.tunnels != nil {
+			h.inUDP(b, off, uint16(udp>>32))
 		}
 	case protoGRE:
 		if h.tunnels != nil && h.tunnels.GRE {
@@ -373,6 +396,8 @@ func (h *Headers) parseL4(b []byte, off int) {
 		if h.tunnels != nil && h.tunnels.IPinIP {
 			h.innerIP(b, off, TypeIPv6)
 		}
+	case protoICMP, protoICMPv6:
+		h.icmp(b, off)
 	case protoESP:
 		if left >= 8 {
 			h.Key[keyESP], h.rare = uint64(binary.BigEndian.Uint32(b[off:]))<<shiftSPI, true

@@ -153,7 +153,7 @@ func parse(b []byte) *Headers {
 	for _, i := range []int{8, 10, 12, 13, 15} {
 		h.Key[i] = 0
 	}
-	h.rare, h.plain = true, true
+	h.rare, h.deep, h.plain = true, true, true
 	Parse(b, h)
 	return h
 }
@@ -207,6 +207,8 @@ func TestKeyIsMatchParamLayout(t *testing.T) {
 	binary.BigEndian.PutUint16(want[0x12:], 1<<14|4<<9|0x12)
 	binary.BigEndian.PutUint32(want[0x18:], 1<<30|6<<12|63)
 	want = append(want, make([]byte, len(raw)-len(want))...)
+	binary.BigEndian.PutUint32(want[0x104:], 1) // misc_parameters_3: sequence and acknowledgement numbers
+	binary.BigEndian.PutUint32(want[0x10c:], 2)
 	if string(raw[:]) != string(want) {
 		t.Errorf("key\n%x\nwant\n%x", raw, want)
 	}

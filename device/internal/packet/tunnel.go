@@ -2,14 +2,17 @@ package packet
 
 import "encoding/binary"
 
-// Frames in tunnels: VXLAN, GRE and NVGRE, IP in IP. What is inside is parsed like a frame of its own, one
-// level deep, and the words of its key lie behind those of the outer headers, as fte_match_param has them.
+// Frames in tunnels: VXLAN, GRE and NVGRE, IP in IP, GENEVE and VXLAN-GPE. What is inside is parsed like a frame
+// of its own, one level deep, and the words of its key lie behind those of the outer headers, as
+// fte_match_param has them. Of GTP-U and MPLS only their own headers are read.
 
 const (
 	protoIPIP  = 4
 	protoIPv6  = 41
 	protoGRE   = 47
 	typeTEB    = 0x6558 // transparent Ethernet bridging: GRE carries frames
+	typeMPLS   = 0x8847
+	mplsLen    = 4
 	vxlanLen   = 8
 	greLen     = 4
 	greWordLen = 4
@@ -21,6 +24,136 @@ type Tunnels struct {
 	VXLAN []uint16
 	// GRE and IPinIP look into those.
 	GRE, IPinIP bool
+	// Flexible: the parser knows those on the UDP ports that they have from IANA, too.
+	Flexible bool
+}
+
+// UDP ports that the flexible parser knows (IANA's, and those that Linux's flower uses: tc_tun_geneve.c,
+// tc_tun_mplsoudp.c).
+const (
+	portGTPU   = 2152
+	portGPE    = 4790
+	portGENEVE = 6081
+	portMPLS   = 6635
+)
+
+// inUDP looks into a datagram whose UDP header is at off.
+func (h *Headers) inUDP(b []byte, off int, port uint16) {
+	if h.tunnels.isVXLAN(port) {
+		h.vxlan(b, off)
+		return
+	}
+	if !h.tunnels.Flexible || port != portGENEVE && port != portGPE && port != portGTPU && port != portMPLS {
+		return
+	}
+	b, at := b[:h.End], off+udpLen
+	switch port {
+	case portGENEVE:
+		h.geneve(b, at)
+	case portGPE:
+		h.gpe(b, at)
+	case portGTPU:
+		h.gtpu(b, at)
+	case portMPLS:
+		if len(b) >= at+mplsLen {
+			h.rare = true
+			h.Key[keyTunnelMPLS] |= uint64(binary.BigEndian.Uint32(b[at:]))
+		}
+	}
+}
+
+// geneve reads a GENEVE header at off (RFC 8926): options' length, OAM, protocol and VNI.
+func (h *Headers) geneve(b []byte, off int) {
+	const size = 8
+	if len(b) < off+size || b[off]>>6 != 0 {
+		return
+	}
+	h.rare = true
+	options, protocol := int(b[off]&0x3f), binary.BigEndian.Uint16(b[off+2:])
+	h.Key[keyLabel] |= uint64(binary.BigEndian.Uint32(b[off+4:])&^0xff)<<32 | uint64(b[off+1]>>7)<<32
+	h.Key[keyInnerLabel] |= uint64(options)<<16 | uint64(protocol)
+	h.carried(b, off+size+4*options, protocol)
+}
+
+// gpe reads a VXLAN-GPE header at off (draft-ietf-nvo3-vxlan-gpe): flags, next protocol and VNI.
+func (h *Headers) gpe(b []byte, off int) {
+	if len(b) < off+vxlanLen {
+		return
+	}
+	h.rare, h.deep = true, true
+	flags, next := b[off], b[off+3]
+	h.Key[keyGPE] = uint64(binary.BigEndian.Uint32(b[off+4:])>>8)<<32 | uint64(next)<<24 | uint64(flags)<<16
+	if flags&0xc != 0xc { // the VNI and the next protocol are valid
+		return
+	}
+	types := [...]uint16{1: TypeIPv4, 2: TypeIPv6, 3: typeTEB}
+	if next != 0 && int(next) < len(types) {
+		h.carried(b, off+vxlanLen, types[next])
+	}
+}
+
+// gtpu reads a GTP-U header at off (3GPP TS 29.281): its first double word, the TEID, and where it has optional
+// fields those and the first extension header.
+func (h *Headers) gtpu(b []byte, off int) {
+	const short, long = 8, 12
+	if len(b) < off+short || b[off]>>5 != 1 {
+		return
+	}
+	h.rare, h.deep = true, true
+	first := binary.BigEndian.Uint32(b[off:])
+	h.Key[keyTEID] = uint64(binary.BigEndian.Uint32(b[off+4:]))<<32 | uint64(first>>16&0xff)<<24 | uint64(first>>24)<<16
+	h.Key[keyGTP] = uint64(first) << 32
+	if first>>24&7 == 0 || len(b) < off+long {
+		return
+	}
+	h.Key[keyGTPMore] = uint64(binary.BigEndian.Uint32(b[off+8:])) << 32
+	if first>>24&4 != 0 && b[off+11] != 0 && len(b) >= off+long+4 {
+		h.Key[keyGTPMore] |= uint64(binary.BigEndian.Uint32(b[off+long:]))
+	}
+}
+
+// icmp reads an ICMP or ICMPv6 header at off.
+func (h *Headers) icmp(b []byte, off int) {
+	const size = 8
+	if h.End-off < size || (h.Proto == protoICMP) != (h.L3 == IPv4) {
+		return
+	}
+	h.rare, h.deep = true, true
+	kind, data := uint64(binary.BigEndian.Uint16(b[off:])), uint64(binary.BigEndian.Uint32(b[off+4:]))
+	if h.L3 == IPv4 {
+		h.Key[keyICMP], h.Key[keyICMPData] = kind<<48, data<<32
+		return
+	}
+	h.Key[keyICMP], h.Key[keyICMPData] = kind<<32, data
+}
+
+// parseOther looks at what follows an Ethernet header and is not IP: MPLS.
+func (h *Headers) parseOther(b []byte, off int, ethertype uint16) {
+	if ethertype == typeMPLS && len(b) >= off+mplsLen {
+		h.rare = true
+		h.Key[keyMPLS] |= uint64(binary.BigEndian.Uint32(b[off:])) << 32
+	}
+}
+
+// clearDeep clears the words that begin leaves, and that few of the rare frames set. It is apart from begin so that
+// begin is inlined.
+//
+//go:noinline
+func (h *Headers) clearDeep() {
+	h.deep = false
+	clear(h.Key[deepWords:])
+}
+
+// carried looks into what a tunnel header says it carries.
+func (h *Headers) carried(b []byte, at int, protocol uint16) {
+	switch protocol {
+	case typeTEB:
+		if h.End-at >= EthernetLen {
+			h.innerFrame(b, at)
+		}
+	case TypeIPv4, TypeIPv6:
+		h.innerIP(b, at, protocol)
+	}
 }
 
 func (t *Tunnels) isVXLAN(port uint16) bool {
@@ -57,6 +190,10 @@ func (h *Headers) vxlan(b []byte, off int) {
 	}
 	h.rare = true
 	h.Key[keyGREKey] |= uint64(binary.BigEndian.Uint32(b[at+4:]) &^ 0xff)
+	if h.tunnels.Flexible {
+		h.deep = true
+		h.Key[keyHeader] = binary.BigEndian.Uint64(b[at:])
+	}
 	h.innerFrame(b, at+vxlanLen)
 }
 
@@ -86,14 +223,10 @@ func (h *Headers) gre(b []byte, off int) {
 	if flags&greS != 0 {
 		at += greWordLen
 	}
-	switch protocol {
-	case typeTEB:
-		if h.End-at >= EthernetLen {
-			h.innerFrame(b, at)
-		}
-	case TypeIPv4, TypeIPv6:
-		h.innerIP(b, at, protocol)
+	if protocol == typeMPLS && h.tunnels.Flexible && h.End >= at+mplsLen {
+		h.Key[keyTunnelMPLS] |= uint64(binary.BigEndian.Uint32(b[at:])) << 32
 	}
+	h.carried(b, at, protocol)
 }
 
 // innerFrame parses a frame in a tunnel.
@@ -108,9 +241,13 @@ func (h *Headers) innerIP(b []byte, at int, ethertype uint16) {
 		return
 	}
 	in := h.inner
+	if in.deep {
+		in.clearDeep()
+	}
 	in.begin()
 	in.Tags, in.Outer, in.TCI = 0, 0, 0
 	in.Key[keySource], in.Key[keyDest], in.Key[keyIP] = uint64(ethertype), 0, 0
+	in.Key[keySeq], in.Key[keyAck] = 0, 0
 	in.parseIP(b[at:h.End], 0, ethertype)
 	if in.L3 != NoL3 {
 		h.takeInner(at)
@@ -122,7 +259,9 @@ func (h *Headers) takeInner(at int) {
 	in := h.inner
 	h.innerAt, h.rare = at, true
 	copy(h.Key[keyInner:], in.Key[:keySQN])
+	h.Key[keySeq], h.Key[keyAck] = in.Key[keySeq]<<32|h.Key[keySeq], in.Key[keyAck]<<32|h.Key[keyAck]
 	if in.rare {
+		h.Key[keyMPLS] |= in.Key[keyMPLS] >> 32
 		second := in.Key[keyTag2]
 		h.Key[keyTag2] |= second >> shiftTag2 << 32
 		if second&keyTag2C != 0 {

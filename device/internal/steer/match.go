@@ -7,12 +7,8 @@ import (
 	"cxkit/device/internal/packet"
 )
 
-// MatchBytes is the part of fte_match_param that is matched: outer headers, misc_parameters, inner headers and
-// misc_parameters_2.
-const MatchBytes = packet.KeyWords * 8
-
 // paramBytes is the size of fte_match_param.
-const paramBytes = 0x200
+const paramBytes = packet.KeyWords * 8
 
 // Bits of match_criteria_enable.
 const (
@@ -20,7 +16,65 @@ const (
 	criteriaMisc
 	criteriaInner
 	criteriaMisc2
+	criteriaMisc3
+	criteriaMisc4
+	criteriaMisc5
 )
+
+// Parsers are what a kind of card reads beyond Ethernet, VLAN, IP, TCP, UDP, GRE and VXLAN. What it does not read
+// can't be matched.
+type Parsers struct {
+	// Flexible: GENEVE, VXLAN-GPE, MPLS, ICMP and TCP sequence numbers.
+	Flexible bool
+	// GTPU, and raw VXLAN headers.
+	GTPU, Raw bool
+}
+
+// parsed are the words that parsers fill, with the bits that may be matched.
+func (p *Parsers) parsed(word int) uint64 {
+	if p.Flexible {
+		switch word {
+		case 11:
+			return 0xffffff01_00000000 // 0x58 GENEVE VNI, OAM
+		case 12:
+			return 0x003fffff // 0x64 GENEVE options' length, protocol
+		case 24, 25: // 0xc0 MPLS: outer, inner, in GRE, in UDP
+			return ^uint64(0)
+		case 32, 33: // 0x100 TCP sequence and acknowledgement numbers
+			return ^uint64(0)
+		case 34:
+			return 0x00ffffff_ffff0000 // 0x110 VXLAN-GPE VNI, next protocol, flags
+		case 35:
+			return ^uint64(0) // 0x118 ICMP and ICMPv6 header data
+		case 36:
+			return 0xffffffff_00000000 // 0x120 ICMP and ICMPv6 type and code
+		}
+	}
+	if p.GTPU {
+		switch word {
+		case 37:
+			return 0xffffffff_ffff0000 // 0x128 GTP-U TEID, message type, flags
+		case 38:
+			return ^uint64(0) // 0x130 third double word, first extension header
+		case 39:
+			return 0xffffffff_00000000 // 0x138 first double word
+		}
+	}
+	if p.Raw && word == 50 {
+		return ^uint64(0) // 0x190 tunnel_header_0 and 1
+	}
+	return 0
+}
+
+// parts are the parts of the criteria that parsers fill.
+func (p *Parsers) parts() (parts uint8) {
+	for word := range packet.KeyWords {
+		if p.parsed(word) != 0 {
+			parts |= 1 << (word / 8)
+		}
+	}
+	return parts
+}
 
 // Criteria are a group's mask.
 type Criteria struct {
@@ -69,7 +123,7 @@ func (d *Domain) sources() bool { return d.limits.Sources || d.typ >= EgressACL 
 
 // matchable are the bits of word i that a group of the domain may match.
 func (d *Domain) matchable(i int) uint64 {
-	allowed := matchable[i]
+	allowed := matchable[i] | d.limits.Parsers.parsed(i)
 	switch {
 	case i == sourceWord && (d.typ == NICTx || d.typ == FDB):
 		allowed |= sourceSQN
@@ -89,7 +143,7 @@ func (d *Domain) matchable(i int) uint64 {
 // compile turns the criteria into masked words.
 func (g *Group) compile(d *Domain) command.Result {
 	enable := g.criteria.Enable
-	known := uint8(criteriaOuter | criteriaMisc | criteriaInner)
+	known := criteriaOuter | criteriaMisc | criteriaInner | d.limits.Parsers.parts()
 	if d.sources() {
 		known |= criteriaMisc2
 	}

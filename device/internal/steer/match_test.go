@@ -12,7 +12,7 @@ import (
 	"cxkit/device/internal/packet"
 )
 
-var testLimits = Limits{LogSize: 16, Level: 64, Tables: 256, Groups: 4096, Entries: 1 << 17, Destinations: 8}
+var testLimits = Limits{Parsers: Parsers{Flexible: true, GTPU: true, Raw: true}, LogSize: 16, Level: 64, Tables: 256, Groups: 4096, Entries: 1 << 17, Destinations: 8}
 
 func ok(t testing.TB, r command.Result) {
 	t.Helper()
@@ -88,7 +88,7 @@ type naiveEntry struct {
 
 // matches compares bit by bit, and knows the special meaning of "no C-VLAN tag".
 func (e *naiveEntry) matches(h *packet.Headers) bool {
-	var raw [MatchBytes]byte
+	var raw [paramBytes]byte
 	for i, w := range h.Key {
 		binary.BigEndian.PutUint64(raw[i*8:], w)
 	}
@@ -167,7 +167,16 @@ func randomHeaders(rnd *rand.Rand, h *packet.Headers) {
 	h.Key[8] = small(60)
 	h.Key[9], h.Key[11], h.Key[14] = small(48)|small(31)&(1<<31)|small(32)|small(0), small(0), small(32)
 	h.Key[10], h.Key[12], h.Key[13] = small(32)|small(8), small(32), small(0)
+	h.Key[32], h.Key[33] = small(0), small(0)
+	if rnd.IntN(2) == 0 {
+		h.Key[11] |= small(40) | small(32)&(1<<32)
+		h.Key[12] |= small(16) | small(0)
+		h.Key[24], h.Key[25] = small(44)|small(0), small(32)|small(12)
+		h.Key[34], h.Key[35], h.Key[36] = small(32)|small(24)|small(16), small(32)|small(0), small(56)|small(48)|small(40)|small(32)
+		h.Key[37], h.Key[38], h.Key[39], h.Key[50] = small(32)|small(24), small(32)|small(0), small(32), small(32)|small(8)
+	}
 	if rnd.IntN(2) == 0 { // in a tunnel
+		h.Key[32], h.Key[33] = h.Key[32]|small(32), h.Key[33]|small(32)
 		h.Key[16], h.Key[17], h.Key[18] = small(0), small(16), small(56)|small(41)|small(16)
 		if rnd.IntN(2) == 0 {
 			h.Key[18] |= packet.KeySVLAN
@@ -188,6 +197,10 @@ var fieldMasks = []struct {
 	{8, 3 << 60}, {9, 0xfff << 32}, {9, 0xffff}, {10, 0xffffffff << 32}, {10, 0xffffff << 8}, {12, 0xfffff << 32}, {13, 0xffffffff},
 	{16, 0xffff}, {17, 0xffffffffffff << 16}, {18, 0xff << 56}, {18, 0xf << 41}, {18, packet.KeyCVLAN}, {18, 0xffff << 16},
 	{19, 3 << 62}, {21, ^uint64(0)}, {23, 0xffffffff},
+	{11, 0xffffff << 40}, {11, 1 << 32}, {12, 0x3f << 16}, {12, 0xffff}, {24, 0xfffff << 44}, {24, 0xffffffff}, {25, 0xff << 32},
+	{25, 0xfffff << 12}, {32, 0xffffffff}, {32, 0xffffffff << 32}, {33, 0xffffffff}, {34, 0xffffff << 32}, {34, 0xff << 24},
+	{35, 0xffffffff << 32}, {35, 0xffffffff}, {36, 0xff << 56}, {36, 0xff << 48}, {36, 0xffff << 32}, {37, 0xffffffff << 32},
+	{37, 0xff << 24}, {38, 0xffffffff}, {39, 0xff << 32}, {50, 0xffffffff}, {50, 0xffff << 32},
 }
 
 func TestClassifyEqualsANaiveMatcher(t *testing.T) {

@@ -31,6 +31,7 @@ type Limits struct {
 	Groups       int // in all tables
 	Entries      int // in all tables
 	Destinations int // of an entry
+	Parsers      Parsers
 	// Sources: the vport that a frame comes from, and what the e-switch says of it, can be matched, as is
 	// always so in its own tables.
 	Sources bool

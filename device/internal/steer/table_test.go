@@ -55,8 +55,34 @@ func TestTableNumbersRunOut(t *testing.T) {
 	refused(t, tab.SetEntry(entry(g, 1, nil)), synEntries)
 }
 
+// What a kind of card reads can be matched there, and no bit more; what it does not read is refused.
+func TestParsersSayWhatCanBeMatched(t *testing.T) {
+	all := Parsers{Flexible: true, GTPU: true, Raw: true}
+	for name, has := range map[string]Parsers{"none": {}, "flexible": {Flexible: true}, "GTP-U": {GTPU: true}, "raw": {Raw: true}, "all": all} {
+		limits := testLimits
+		limits.Parsers = has
+		d := NewDomain(NICRx, limits, 1)
+		tab := table(t, d, 0, 10)
+		for word := range packet.KeyWords {
+			for bit := range 64 {
+				w := uint64(1) << bit
+				want := (matchable[word]|has.parsed(word))&w != 0
+				g, r := tab.CreateGroup(GroupConfig{Start: 0, End: 0, Criteria: criteria(map[int]uint64{word: w})})
+				if r.OK() != want || !want && (r.Syndrome != synGroupMask || r.Status != badParam || r.Why == "") {
+					t.Fatalf("%s: word %d bit %d: %v %#x (%s), want it matched: %v", name, word, bit, r.Status, r.Syndrome, r.Why, want)
+				}
+				if r.OK() {
+					ok(t, tab.DestroyGroup(g))
+				}
+			}
+		}
+	}
+}
+
 func TestGroupsAreChecked(t *testing.T) {
-	d := NewDomain(NICRx, testLimits, 1)
+	limits := testLimits
+	limits.Parsers = Parsers{} // what every card can
+	d := NewDomain(NICRx, limits, 1)
 	tab := table(t, d, 0, 4)
 	g := group(t, tab, 4, 7, map[int]uint64{0: 0xffff})
 	for name, c := range map[string]struct {
@@ -72,6 +98,14 @@ func TestGroupsAreChecked(t *testing.T) {
 		"around":              {GroupConfig{Start: 0, End: 15}, synGroupOverlap},
 		"misc 2":              {GroupConfig{Criteria: Criteria{Enable: 8}}, synGroupMask},
 		"a field it can't do": {GroupConfig{Criteria: criteria(map[int]uint64{13: 1 << 32})}, synGroupMask},
+		"GENEVE":              {GroupConfig{Criteria: criteria(map[int]uint64{11: 1 << 32})}, synGroupMask},
+		"MPLS":                {GroupConfig{Criteria: criteria(map[int]uint64{24: 1 << 44})}, synGroupMask},
+		"TCP sequence":        {GroupConfig{Criteria: criteria(map[int]uint64{32: 1})}, synGroupMask},
+		"ICMP":                {GroupConfig{Criteria: criteria(map[int]uint64{36: 1 << 56})}, synGroupMask},
+		"GTP-U":               {GroupConfig{Criteria: criteria(map[int]uint64{37: 1 << 32})}, synGroupMask},
+		"samples":             {GroupConfig{Criteria: criteria(map[int]uint64{40: 1})}, synGroupMask},
+		"raw tunnel header":   {GroupConfig{Criteria: criteria(map[int]uint64{50: 1})}, synGroupMask},
+		"past misc 5":         {GroupConfig{Criteria: criteria(map[int]uint64{56: 1})}, synGroupMask},
 		"source SQN":          {GroupConfig{Criteria: criteria(map[int]uint64{sourceWord: sourceSQN})}, synGroupMask},
 	} {
 		t.Run(name, func(t *testing.T) {
