@@ -24,6 +24,11 @@ type Offloads struct {
 	// Striding receives into work queue entries for many frames each: small frames need less memory and
 	// fewer entries, and Poll copies each into a buffer of its own.
 	Striding bool
+	// LinkedReceive makes receive queues linked lists of WQEs, striding or not, as Linux's striding ones are:
+	// completions name the WQE, in whichever order, and one that is done is linked to the end of the list. It holds
+	// one entry less and takes longer for a frame than an ordinary queue, whose WQEs are used in turn; it is for
+	// cards that have no others, and to see what Linux sees.
+	LinkedReceive bool
 	// LargeReceive has the card merge TCP segments of a connection that come in a train (LRO): Poll gives them out
 	// as one packet with the headers of the whole, in as many buffers as it takes (Packet.Fragments, Segments). It
 	// needs Striding, and goes with neither Tunnels nor Config.Program. What else there is to do for each frame

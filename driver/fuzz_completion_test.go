@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzCompletions lets a card write whatever it likes into both completion queues while the queues are in
-// use: each 8 input bytes are one step. Nothing may panic, read outside the rings, hand out a buffer
+// use: each 8 input bytes are one step, and a byte too many makes the receive queue a linked one. Nothing may panic, read outside the rings, hand out a buffer
 // twice or lose one; a queue may stop, with a *QueueError.
 func FuzzCompletions(f *testing.F) {
 	step := func(op, slot byte, own uint32, arg uint16) []byte {
@@ -22,8 +22,11 @@ func FuzzCompletions(f *testing.F) {
 	f.Add(append(step(2, 0, 0x000000e0, 4), step(1, 8, 0, 0)...))
 	f.Add(append(append(step(4, 3, 0, 60), step(3, 0, 0x00020000, 0)...), step(5, 0, 0, 0)...))
 	f.Add(append(append(step(4, 3, 0, 60), step(3, 0, 0x000000d0, 4)...), step(5, 0, 0, 0)...))
+	f.Add(append(append(step(0, 3, 0, 64), step(1, 8, 0, 0)...), 0))
+	f.Add(append(append(step(2, 0, 0x00090020, 64), step(1, 8, 0, 0)...), 0))
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		c := Config{RxRing: 8, TxRing: 8, Buffers: 40, BufferSize: 1536, Arena: dma.Heap, CheckBuffers: true}
+		c.LinkedReceive = len(steps)%8 == 1
 		w := newWriter(t, c)
 		var held []Packet
 		for ; len(steps) >= 8; steps = steps[8:] {
@@ -81,7 +84,7 @@ func FuzzCompletions(f *testing.F) {
 }
 
 // FuzzStridedCompletions is FuzzCompletions for striding queues with large receives and compressed completions. A
-// step is 16 bytes; what the card writes as frames is input, too.
+// step is 16 bytes, and a byte too many makes the queue a linked one; what the card writes as frames is input, too.
 func FuzzStridedCompletions(f *testing.F) {
 	step := func(op, arg byte, length uint16, head ...byte) []byte {
 		b := binary.BigEndian.AppendUint16([]byte{op, arg}, length)
@@ -91,9 +94,11 @@ func FuzzStridedCompletions(f *testing.F) {
 	f.Add(append(step(1, 7, 60_000), step(2, 9, 0)...))
 	f.Add(append(step(3, 0, 3000, 0x80, 1, 2, 3, 0, 1, 0, 0x10), step(2, 9, 0)...))
 	f.Add(append(append(step(1, 200, 60_000), step(2, 9, 0)...), step(4, 9, 0)...))
+	f.Add(append(append(step(1, 200, 60_000), step(2, 9, 0)...), 0))
+	f.Add(append(append(append(step(0, 1, 600), step(3, 0, 1, 0, 0, 0, 3)...), step(2, 9, 0)...), 0))
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		c := largeConfig()
-		c.CompressCompletions = true
+		c.CompressCompletions, c.LinkedReceive = true, len(steps)%16 == 1
 		w := newWriter(t, c)
 		total := w.nic.config.Buffers
 		var held []Packet

@@ -3,7 +3,7 @@ package driver
 import "time"
 
 // Feature is one of the things a card may do to frames, by ethtool's name (ethtool -k) or, for private flags
-// of mlx5_core, by theirs (--show-priv-flags).
+// of mlx5_core, by theirs (--show-priv-flags). rx_linked_rq has no name there.
 type Feature struct {
 	Name string
 	// On tells that the NIC uses it, Supported that the card has it. What is off and supported is chosen by
@@ -34,6 +34,7 @@ func (n *NIC) Features() []Feature {
 		{"rx-udp_tunnel-port-offload", c.Tunnels, tunnels},
 		{"rx_cqe_compress", c.CompressCompletions, g.CQECompression},
 		{"rx_striding_rq", c.Striding, g.StridingRQ},
+		{"rx_linked_rq", c.LinkedReceive, true},
 		{"skb_tx_mpwqe", c.MultiPacket, e.EnhancedMultiPktSendWQE},
 		{"real_time_clock", c.RealTime, realTime(g.RQTSFormat) && realTime(g.SQTSFormat)},
 	}

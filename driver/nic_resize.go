@@ -142,6 +142,8 @@ func (q *RxQueue) salvage() {
 		}
 		if q.striding {
 			n = q.pollStrides(pkts[:])
+		} else if q.linked {
+			n = q.takeLinked(pkts[:])
 		} else if n = q.take(pkts[:]); n == 0 && q.odd(own) {
 			continue // a session of compressed completions is frames now
 		}
@@ -154,6 +156,10 @@ func (q *RxQueue) salvage() {
 
 // returnPosted takes back the buffers that are posted in a ring that the card does not use.
 func (q *RxQueue) returnPosted() {
+	if q.linked {
+		q.returnLinked()
+		return
+	}
 	if q.striding {
 		q.rq.Taken, q.rq.Stride = q.rq.Posted, 0
 		return

@@ -97,6 +97,7 @@ func (n *NIC) makeRxRings(ctx context.Context, q *RxQueue, entries int, memory *
 		WQType: prm.WQTypeCyclic, PD: b.pd, DBRAddr: record.Bus,
 		LogWQStride: logOf(shape.stride), LogWQSz: logOf(shape.wqes),
 	}
+	var behind dma.Region
 	if c.Striding {
 		chunks, err := memory.chunk(shape.wqes * queue.ChunkSize)
 		if err != nil {
@@ -104,10 +105,12 @@ func (n *NIC) makeRxRings(ctx context.Context, q *RxQueue, entries int, memory *
 		}
 		wq.WQType = prm.WQTypeCyclicStriding
 		wq.LogWQENumOfStrides, wq.LogWQEStrideSize = queue.LogStrides-strideNumBase, queue.LogStrideSize-strideSizeBase
-		r.rq = queue.NewStridingRQ(ring.Bytes[:shape.wqes*shape.stride], record.Bytes, b.door, chunks, b.lkey)
-	} else {
-		r.rq = queue.NewRQ(ring.Bytes[:shape.wqes*shape.stride], record.Bytes, b.door, uint32(c.BufferSize), b.lkey)
+		behind = chunks
 	}
+	if c.LinkedReceive {
+		wq.WQType-- // each is one below the cyclic one
+	}
+	r.rq = n.newRQ(ring.Bytes[:shape.wqes*shape.stride], record.Bytes, behind)
 	r.rqo, err = b.objects.Create(ctx, &prm.CreateRQIn{
 		Context: prm.RQContext{
 			VSD: !c.VLANStrip, MemRQType: prm.MemRQInline, FlushInErrorEn: true, TSFormat: c.timestamps(),
@@ -120,6 +123,20 @@ func (n *NIC) makeRxRings(ctx context.Context, q *RxQueue, entries int, memory *
 	}
 	r.rq.Named(r.rqo.Number)
 	return r, nil
+}
+
+// newRQ makes a receive queue of the kind that the configuration wants.
+func (n *NIC) newRQ(ring, record []byte, chunks dma.Region) *queue.RQ {
+	c, door, key := n.config, n.base.door, n.base.lkey
+	switch {
+	case c.Striding && c.LinkedReceive:
+		return queue.NewLinkedStridingRQ(ring, record, door, chunks, key)
+	case c.Striding:
+		return queue.NewStridingRQ(ring, record, door, chunks, key)
+	case c.LinkedReceive:
+		return queue.NewLinkedRQ(ring, record, door, uint32(c.BufferSize), key)
+	}
+	return queue.NewRQ(ring, record, door, uint32(c.BufferSize), key)
 }
 
 // What the fields of a striding work queue's context count from, as log2 (PRM; Linux en/params.c).
@@ -138,7 +155,11 @@ type rxShape struct {
 // rxShape is the shape for a ring of some entries. A striding queue has stridedEntry bytes for each.
 func (n *NIC) rxShape(entries int) rxShape {
 	if !n.config.Striding {
-		return rxShape{wqes: entries, stride: queue.SegmentSize, completions: entries}
+		stride := queue.SegmentSize
+		if n.config.LinkedReceive {
+			stride = queue.LinkedSize
+		}
+		return rxShape{wqes: entries, stride: stride, completions: entries}
 	}
 	wqes := max(minStridingWQEs, entries*stridedEntry/queue.ChunkSize)
 	return rxShape{
@@ -166,7 +187,6 @@ func txBytes(entries int) int {
 func (n *NIC) makeRx(ctx context.Context, i int, memory *ringMemory) (*RxQueue, error) {
 	c := n.config
 	q := &RxQueue{common: n.newCommon(i, false), bulk: uint32(min(refillBulk, c.RxRing/2)), delivered: rxpool.DeliveredBy(i), count: &n.slots[i].counts.rx}
-	q.striding, q.compressed = c.Striding, c.CompressCompletions
 	n.slots[i].rx = q
 	if n.pages != nil {
 		q.pages = n.pages[i]

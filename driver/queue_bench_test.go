@@ -73,6 +73,24 @@ func BenchmarkRx(b *testing.B) {
 	})
 }
 
+// BenchmarkRxLinked is BenchmarkRx with a linked queue, next to the same with the usual one.
+func BenchmarkRxLinked(b *testing.B) {
+	bursts(b, func(b *testing.B, burst int) {
+		linked, usual := newWriter(b, Config{Arena: dma.Private, Offloads: Offloads{LinkedReceive: true}}), newWriter(b, Config{Arena: dma.Private})
+		pkts := make([]Packet, burst)
+		run := func(w *writer) func() {
+			return func() {
+				for left := turn; left > 0; {
+					k := w.rx.Poll(pkts[:min(burst, left)])
+					w.rx.Release(pkts[:k])
+					left -= k
+				}
+			}
+		}
+		contest(b, turn, func() { linked.receive(turn, 64) }, run(linked), func() { usual.receive(turn, 64) }, run(usual))
+	})
+}
+
 func BenchmarkTx(b *testing.B) {
 	bursts(b, func(b *testing.B, burst int) {
 		w, f := newWriter(b, Config{Arena: dma.Private}), newFloor(b)

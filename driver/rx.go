@@ -19,15 +19,12 @@ type RxQueue struct {
 	rxRings
 	bulk uint32 // posting starts when this many WQEs are missing
 
-	striding, compressed bool
-	carry                []Packet // from rings that are gone: what Poll hands out first
-	chains               *chains  // nil without Config.GRO and Config.LargeReceive
-	longest              int      // of a large receive; 0 without Config.LargeReceive
-	short                int      // buffers that the next frame of a striding queue takes
-	head                 [maxLargeHeader]byte
-	headed               int  // of head
-	salvaging            bool // frames of striding rings go to memory of their own, not to buffers
-	ending               bool // frames that are taken are lost, and not counted
+	striding, linked bool
+	special          bool // striding or linked
+	compressed       bool
+	carry            []Packet // from rings that are gone: what Poll hands out first
+	salvaging        bool     // frames of striding rings go to memory of their own, not to buffers
+	ending           bool     // frames that are taken are lost, and not counted
 
 	delivered rxpool.Holder // how the books call what this queue gives out
 	pages     *layout.Queue // nil with RxStack
@@ -37,6 +34,12 @@ type RxQueue struct {
 	xdp   *program // nil without Config.Program
 
 	count *rxCounts // the channel's
+
+	chains  *chains // nil without Config.GRO and Config.LargeReceive
+	longest int     // of a large receive; 0 without Config.LargeReceive
+	short   int     // buffers that the next frame of a striding queue takes
+	head    [maxLargeHeader]byte
+	headed  int // of head
 }
 
 // refillBulk is how many WQEs are posted at once, ring size allowing: doorbell records are atomic stores,
@@ -81,8 +84,12 @@ func (q *RxQueue) poll(pkts []Packet) int {
 	if len(q.carry) > 0 {
 		return n // later ones must not come before
 	}
-	if q.striding {
+	switch {
+	case !q.special:
+	case q.striding:
 		return n + q.pollStrides(pkts[n:])
+	default:
+		return n + q.pollLinked(pkts[n:])
 	}
 	n += q.take(pkts[n:])
 	for n < len(pkts) {
@@ -210,16 +217,20 @@ func (q *RxQueue) odd(own prm.CQEOwn) bool {
 		return q.impossible(fmt.Sprintf("opcode %v format %v on a receive queue", own.Opcode(), own.Format()))
 	}
 	e := q.cq.Error()
-	failure := &QueueError{Syndrome: uint8(e.Syndrome()), Vendor: e.VendorErrSynd(), What: e.Syndrome().String()}
 	buffer := rq.Buffers[rq.Taken&rq.Mask]
 	rq.Taken++
 	q.cq.Taken++
 	q.recycle(buffer)
+	return q.refused(e)
+}
+
+// refused counts a completion in error, which has been taken. It reports whether polling goes on: not if the card
+// has stopped the queue (Linux en_rx.c, mlx5e_cqe_unhandled).
+func (q *RxQueue) refused(e *prm.ErrorCQE) bool {
 	q.count.errors.Add(1)
-	switch prm.CQESyndrome(failure.Syndrome) {
+	switch e.Syndrome() {
 	case prm.CQESyndromeLocalQPOp, prm.CQESyndromeLocalProtection, prm.CQESyndromeFlushed:
-		// With these the card has stopped the queue (Linux en_rx.c, mlx5e_cqe_unhandled).
-		q.fail(failure)
+		q.fail(&QueueError{Syndrome: uint8(e.Syndrome()), Vendor: e.VendorErrSynd(), What: e.Syndrome().String()})
 		return false
 	}
 	return true
@@ -266,13 +277,21 @@ func (q *RxQueue) refill() {
 			q.count.noBuffer.Add(1)
 			break
 		}
-		buffers := cache.Take(n)
-		rq.Post(buffers, pool.Bus, uint64(pool.Unit))
+		q.post(cache.Take(n))
 	}
 	// In this order: with the entries given back first, the card never has more completions to write
 	// than the completion queue has room for.
 	q.cq.PublishAll()
 	rq.Ring()
+}
+
+// post posts buffers, no more than are missing.
+func (q *RxQueue) post(buffers []uint32) {
+	if q.linked {
+		q.rq.PostLinked(buffers, q.pool.Bus, uint64(q.pool.Unit))
+	} else {
+		q.rq.Post(buffers, q.pool.Bus, uint64(q.pool.Unit))
+	}
 }
 
 // restart lets the queue work again after an error.

@@ -80,7 +80,8 @@ func newMerging(c *Config, s *chains) *merging {
 
 // prepare makes what packets of several buffers need, as the configuration has them.
 func (q *RxQueue) prepare(c *Config) {
-	q.short = 1
+	q.striding, q.compressed, q.linked, q.short = c.Striding, c.CompressCompletions, c.LinkedReceive, 1
+	q.special = q.striding || q.linked
 	if c.LargeReceive {
 		q.longest = maxLarge
 	}

@@ -64,7 +64,7 @@ func (n *NIC) makePages(mem []byte, count int) (*layout.Shared, []*layout.Queue)
 
 // refillPages posts fragments until the ring is full or there is no memory. It reports whether it is full.
 func (q *RxQueue) refillPages() bool {
-	rq, pool := q.rq, q.pool
+	rq := q.rq
 	for rq.Missing() > 0 {
 		n := q.pages.Fill(q.fragments[:min(int(rq.Missing()), len(q.fragments))])
 		if n == 0 {
@@ -74,7 +74,7 @@ func (q *RxQueue) refillPages() bool {
 			q.count.noBuffer.Add(1)
 			return false
 		}
-		rq.Post(q.fragments[:n], pool.Bus, uint64(pool.Unit))
+		q.post(q.fragments[:n])
 	}
 	return true
 }

@@ -69,8 +69,8 @@ func (q *RxQueue) takeStride(p *Packet, own prm.CQEOwn, sums *strideSums) (took,
 		longest = q.longest
 	}
 	switch {
-	case uint32(e.WQEID())&rq.Mask != rq.Taken&rq.Mask:
-		return false, q.impossible(fmt.Sprintf("completion in WQE %d, expected %d", e.WQEID(), rq.Taken&rq.Mask))
+	case !rq.Enter(e.WQEID()):
+		return false, q.impossible(q.wrongWQE(e.WQEID()))
 	case first != rq.Stride || strides == 0 || first+strides > queue.Strides:
 		return false, q.impossible(fmt.Sprintf("strides %d to %d of a WQE whose next is %d", first, first+strides, rq.Stride))
 	case e.Filler():
@@ -121,10 +121,7 @@ func (q *RxQueue) takeStride(p *Packet, own prm.CQEOwn, sums *strideSums) (took,
 // leave goes past a completion and its strides.
 func (q *RxQueue) leave(strides uint32) {
 	q.cq.Taken++
-	if q.rq.Stride += strides; q.rq.Stride == queue.Strides {
-		q.rq.Stride = 0
-		q.rq.Taken++
-	}
+	q.rq.Leave(strides)
 }
 
 // oddStride deals with a completion that is no frame's. It reports whether polling goes on.

@@ -124,17 +124,16 @@ func newUncheckedWriter(tb testing.TB, c Config) *writer {
 		common: common(false), bulk: uint32(min(refillBulk, c.RxRing/2)),
 		rxRings: rxRings{
 			cq: queue.NewCQ(w.rxCQ.ring, w.rxCQ.db, door, 0),
-			rq: queue.NewRQ(w.rq, w.rqDB, door, uint32(c.BufferSize), testKey), // or a striding one: below
 		},
 		delivered: rxpool.DeliveredBy(0), count: &w.counts.rx,
 	}
 	if n.pages != nil {
 		w.rx.pages = n.pages[0]
 	}
-	if w.rx.striding, w.rx.compressed = c.Striding, c.CompressCompletions; c.Striding {
+	if n.base.door, n.base.lkey = door, testKey; c.Striding {
 		w.chunks = arena(shape.chunks)
-		w.rx.rq = queue.NewStridingRQ(w.rq, w.rqDB, door, w.chunks, testKey)
 	}
+	w.rx.rq = n.newRQ(w.rq, w.rqDB, w.chunks)
 	w.rx.prepare(&c)
 	w.tx = &TxQueue{
 		common: common(true),
@@ -179,15 +178,23 @@ func (w *writer) receive(n, length int) int {
 			copy(w.nic.pool.Buffer(buffer), w.frame[:length])
 		}
 		if i > 0 {
-			w.rxCQ.plainOwn(at, uint16(w.rqPI+uint32(i)), prm.CQEResponderSend)
+			w.rxCQ.plainOwn(at, w.counter(i), prm.CQEResponderSend)
 		}
 	}
 	if n > 0 {
-		w.rxCQ.own(w.rxCQ.pi, uint16(w.rqPI), prm.CQEResponderSend)
+		w.rxCQ.own(w.rxCQ.pi, w.counter(0), prm.CQEResponderSend)
 	}
 	w.rxCQ.pi += uint32(n)
 	w.rqPI += uint32(n)
 	return n
+}
+
+// counter is what the completion of the i-th WQE from now on says of it. A linked queue's stay in turn here.
+func (w *writer) counter(i int) uint16 {
+	if w.rx.linked {
+		return uint16((w.rqPI + uint32(i)) & w.rx.rq.Mask)
+	}
+	return uint16(w.rqPI + uint32(i))
 }
 
 // receiveStrides completes frame in a striding queue, which has room for it; edit changes the completion.

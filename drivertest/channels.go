@@ -17,6 +17,7 @@ func channelTests() []Test {
 		"":           {},
 		"Striding":   {Offloads: driver.Offloads{Striding: true}},
 		"Compressed": {Offloads: driver.Offloads{CompressCompletions: true}},
+		"Linked":     {Offloads: driver.Offloads{LinkedReceive: true}},
 		"Merging":    {Receiving: driver.Receiving{GRO: true}},
 		"Stacked":    {RxPages: driver.RxPages{RxLayout: driver.RxStack}},
 		"Program": {Receiving: driver.Receiving{Program: func(f *driver.Frame) driver.Verdict {

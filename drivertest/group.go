@@ -104,6 +104,7 @@ func resizeTests() []Test {
 	var tests []Test
 	for name, o := range map[string]driver.Offloads{
 		"": {}, "Striding": {Striding: true}, "Compressed": {CompressCompletions: true},
+		"Linked": {LinkedReceive: true}, "LinkedStriding": {LinkedReceive: true, Striding: true},
 	} {
 		tests = append(tests, Test{Name: "ReceiveRingChangesUnderTraffic" + name, Config: driver.Config{RxRing: 64, TxRing: 64, Buffers: 1 << 10, Offloads: o}, Run: func(e *Env) {
 			const total = 4000

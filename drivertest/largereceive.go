@@ -24,6 +24,7 @@ func largeReceiveTests() []Test {
 		{Name: "LargeReceivesWithoutTagsAndWithCompressedCompletions", Config: with(func(c *driver.Config) {
 			c.VLANStrip, c.CompressCompletions, c.LargeReceiveTimeout = true, true, time.Millisecond
 		}), Run: func(e *Env) { e.untilMerged(wholePackets) }},
+		{Name: "LargeReceivesOfLinkedQueues", Config: with(func(c *driver.Config) { c.LinkedReceive = true }), Run: func(e *Env) { e.untilMerged(wholePackets) }},
 		{Name: "LargeReceivesGoWithGRO", Config: with(func(c *driver.Config) { c.GRO = true }), Run: func(e *Env) { e.untilMerged(wholePackets) }},
 		{Name: "LargeReceivesKeepToTheirLength", Config: with(func(c *driver.Config) { c.LargeReceiveMax = 4096 }), Run: func(e *Env) {
 			e.untilMerged(func(e *Env, l *largeReceiver) {

@@ -6,7 +6,7 @@ import (
 	"cxkit/driver"
 )
 
-// Striding receive queues, compressed completions, moderated events.
+// Striding and linked receive queues, compressed completions, moderated events.
 func strideTests() []Test {
 	var tests []Test
 	for _, c := range []struct {
@@ -16,6 +16,9 @@ func strideTests() []Test {
 		{"StridingQueue", driver.Offloads{Striding: true}},
 		{"CompressedCompletions", driver.Offloads{CompressCompletions: true}},
 		{"StridingQueueWithCompressedCompletions", driver.Offloads{Striding: true, CompressCompletions: true}},
+		{"LinkedQueue", driver.Offloads{LinkedReceive: true}},
+		{"LinkedQueueWithCompressedCompletions", driver.Offloads{LinkedReceive: true, CompressCompletions: true}},
+		{"LinkedStridingQueue", driver.Offloads{LinkedReceive: true, Striding: true}},
 	} {
 		tests = append(tests,
 			Test{Name: c.name + "DeliversEveryLength", Config: driver.Config{RxRing: 64, Offloads: c.offloads}, Run: func(e *Env) {

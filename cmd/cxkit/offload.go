@@ -9,13 +9,13 @@ import (
 
 // offloadFlags choose what the card does to frames, and where they go.
 type offloadFlags struct {
-	Offload []string `placeholder:"LIST" help:"What the card is to do: lso, mpwqe, tunnels, real-time, striding, lro, compress, vlan-strip."`
+	Offload []string `placeholder:"LIST" help:"What the card is to do: lso, mpwqe, tunnels, real-time, striding, linked, lro, compress, vlan-strip."`
 	Rule    []string `sep:"none" placeholder:"RULE" help:"Where frames go, for example 'tcp4 dst-port 80 queue 2'; may be given more than once. cxkit info --rules explains."`
 }
 
 // offloadNames are the words of --offload, in the order of the help.
 func offloadNames() []string {
-	return []string{"lso", "mpwqe", "tunnels", "real-time", "striding", "lro", "compress", "vlan-strip"}
+	return []string{"lso", "mpwqe", "tunnels", "real-time", "striding", "linked", "lro", "compress", "vlan-strip"}
 }
 
 // apply writes the offloads into a configuration.
@@ -32,6 +32,8 @@ func (o *offloadFlags) apply(c *driver.Config) error {
 			c.RealTime = true
 		case "striding":
 			c.Striding = true
+		case "linked":
+			c.LinkedReceive = true
 		case "lro":
 			c.Striding, c.LargeReceive = true, true
 		case "compress":

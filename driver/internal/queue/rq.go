@@ -15,7 +15,11 @@ type RQ struct {
 	Posted  uint32   // WQEs written
 	Taken   uint32   // WQEs whose completion was taken
 	Mask    uint32
-	Stride  uint32 // striding queues: the next stride of the WQE at Taken
+	Stride  uint32 // striding queues: the next stride of the WQE at at
+
+	at   uint32 // striding queues: slot of the WQE whose completions are taken
+	most uint32 // WQEs that may be posted at once
+	list *list  // of a linked queue
 
 	ring   []byte
 	record []byte
@@ -27,7 +31,7 @@ type RQ struct {
 // NewRQ makes the queue over ring, SegmentSize bytes per WQE. Every WQE takes length bytes under key.
 func NewRQ(ring, record []byte, door Doorbell, length, key uint32) *RQ {
 	n := len(ring) / SegmentSize
-	q := &RQ{Buffers: make([]uint32, n), Mask: uint32(n - 1), ring: ring, record: record, door: door}
+	q := &RQ{Buffers: make([]uint32, n), Mask: uint32(n - 1), most: uint32(n), ring: ring, record: record, door: door}
 	for off := 0; off < len(ring); off += SegmentSize {
 		s := (*prm.WQEDataSeg)(ring[off:])
 		s.SetByteCount(length)
@@ -39,7 +43,10 @@ func NewRQ(ring, record []byte, door Doorbell, length, key uint32) *RQ {
 
 // Reset starts over. Only while the queue is in RST.
 func (q *RQ) Reset() {
-	q.Posted, q.Taken, q.Stride = 0, 0, 0
+	q.Posted, q.Taken, q.Stride, q.at = 0, 0, 0, 0
+	if q.list != nil {
+		q.resetList()
+	}
 	dma.StoreBE32(q.record, prm.WQRecordReceiveOff, 0)
 }
 
@@ -53,7 +60,7 @@ func (q *RQ) Number() uint32 { return q.number }
 func (q *RQ) Size() uint32 { return q.Mask + 1 }
 
 // Missing is how many WQEs could be posted.
-func (q *RQ) Missing() uint32 { return q.Mask + 1 - (q.Posted - q.Taken) }
+func (q *RQ) Missing() uint32 { return q.most - (q.Posted - q.Taken) }
 
 // Outstanding is how many WQEs the card has.
 func (q *RQ) Outstanding() uint32 { return q.Posted - q.Taken }
