@@ -34,25 +34,34 @@ func FuzzDevice(f *testing.F) {
 			f.Add(seed)
 		}
 	}
+	for _, s := range badSeeds(f) {
+		f.Add(s.input)
+	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		b := newSizedBench(t, Config{Seed: 1, OtherLatency: Latency{Max: time.Microsecond}}, 1<<20, 128)
-		h := &hostile{bench: b, input: input}
-		h.setUp()
-		for len(h.input) > 0 {
-			h.act()
+		h := playDevice(t, input)
+		h.clock.advance(time.Second)
+		h.settle()
+		if len(h.card.inbox) != 0 {
+			t.Errorf("%d register writes are left", len(h.card.inbox))
 		}
-		b.clock.advance(time.Second)
-		b.settle()
-		if len(b.card.inbox) != 0 {
-			t.Errorf("%d register writes are left", len(b.card.inbox))
-		}
-		if err := b.fn.Reset(t.Context()); err != nil {
+		if err := h.fn.Reset(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if books := b.card.Books().Functions[0]; !books.Clean() {
+		if books := h.card.Books().Functions[0]; !books.Clean() {
 			t.Errorf("books after a reset: %+v", books)
 		}
 	})
+}
+
+// playDevice has a card suffer all of an input.
+func playDevice(t testing.TB, input []byte) *hostile {
+	b := newSizedBench(t, Config{Seed: 1, OtherLatency: Latency{Max: time.Microsecond}}, 1<<20, 128)
+	h := &hostile{bench: b, input: input}
+	h.setUp()
+	for len(h.input) > 0 {
+		h.act()
+	}
+	return h
 }
 
 // hostile turns bytes into deeds.
@@ -182,6 +191,61 @@ func (h *hostile) move() {
 	}
 }
 
+// rules makes a table of up to a thousand rules: of one value or of values of their own, in one group or many, of one
+// mask or many, each with the memory that firmware wants for it.
+func (h *hostile) rules() {
+	n, kind := 4*uint32(h.byte()), h.byte()
+	pages := prm.ManagePagesIn{OpMod: uint16(prm.PagesGive), InputNumEntries: 200, PAS: make([]uint64, 200)}
+	for i := range pages.PAS {
+		pages.PAS[i], h.nextPA = h.nextPA, h.nextPA+4096
+	}
+	h.try(&pages)
+	level := 1 + h.byte()%8
+	table := h.try(&prm.CreateFlowTableIn{FlowTableContext: prm.FlowTableContext{Level: level, LogSize: 10}})
+	groups := uint32(1)
+	if kind&1 != 0 {
+		groups = 16
+	}
+	var group uint32
+	for i := range n {
+		if size := 1024 / groups; i%size == 0 {
+			in := prm.CreateFlowGroupIn{TableID: table, StartFlowIndex: i, EndFlowIndex: i + size - 1, MatchCriteriaEnable: prm.MatchOuterHeaders}
+			in.MatchCriteria.Outer.DMAC = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+			if kind&2 != 0 {
+				in.MatchCriteria.Outer.DMAC[5] = byte(i / size)
+			}
+			group = h.try(&in)
+		}
+		in := prm.SetFlowTableEntryIn{TableID: table, FlowIndex: i}
+		in.FlowContext = prm.FlowContext{GroupID: group, FlowTag: i, Action: prm.FlowActionForward, DestinationListSize: 1}
+		if kind&4 != 0 {
+			binary.BigEndian.PutUint32(in.FlowContext.MatchValue.Outer.DMAC[:], i)
+		}
+		in.Destinations = []prm.Destination{{DestFormat: toTIR(1 + uint32(h.byte()&1))}}
+		h.try(&in)
+	}
+	if kind&8 != 0 {
+		h.try(&prm.SetFlowTableRootIn{TableID: table})
+	}
+	for i := range n {
+		if kind&16 != 0 {
+			h.try(&prm.DeleteFlowTableEntryIn{TableID: table, FlowIndex: i})
+		}
+	}
+}
+
+// try executes a command if the slot is free, and returns the number of what it made, or rubbish.
+func (h *hostile) try(in input) uint32 {
+	if h.owned(0) {
+		return 0
+	}
+	h.post(0, bytesOf(in), 16)
+	h.settle()
+	h.clock.advance(time.Millisecond)
+	h.settle()
+	return binary.BigEndian.Uint32(h.entry(0)[0x28:]) & 0xffffff
+}
+
 func (h *hostile) take(n int) []byte {
 	n = min(n, len(h.input))
 	p := h.input[:n]
@@ -213,9 +277,11 @@ func (h *hostile) address() uint64 {
 
 // act does one deed.
 func (h *hostile) act() {
-	switch h.byte() % 14 {
+	switch h.byte() % 15 {
 	case 10, 11:
 		h.move()
+	case 14:
+		h.rules()
 	case 12, 13: // a command that gets far
 		if in := h.template(); !h.owned(0) {
 			h.post(0, in, 8+int(h.byte()))
