@@ -55,9 +55,9 @@ type Headers struct {
 }
 
 // Tunnelled is what of a tunnel is matched: one kind. It wants an exact Protocol of 47 for GRE and of 17 for the
-// others. Those but VXLAN are known by their UDP ports, which are matched unless DstPort says something else.
+// others, which are known by their UDP ports: those are matched unless DstPort says something else.
 type Tunnelled struct {
-	VNI         Masked[uint32] // VXLAN's, 24 bits
+	VNI         Masked[uint32] // VXLAN's, 24 bits; UDP port 4789
 	GREProtocol Masked[uint16]
 	GREKey      Masked[uint32]
 	GENEVEVNI   Masked[uint32] // 24 bits; UDP port 6081

@@ -18,6 +18,7 @@ const (
 	typeMPLS = 0x8847
 
 	// UDP ports of tunnels that cards look into, IANA's.
+	portVXLAN  = 4789
 	portGTPU   = 2152
 	portGPE    = 4790
 	portGENEVE = 6081
@@ -171,6 +172,8 @@ func (t *Tunnelled) encodeMore(mask, value *prm.MatchParam, outer *Headers) (err
 	var port uint16
 	mm, mv, m3, v3 := &mask.Misc, &value.Misc, &mask.Misc3, &value.Misc3
 	switch {
+	case t.VNI.Mask != 0:
+		port = portVXLAN
 	case t.GENEVEVNI.Mask != 0:
 		port = portGENEVE
 		mm.GeneveVNI, mv.GeneveVNI, err = wide("GENEVE VNI", t.GENEVEVNI, 24)

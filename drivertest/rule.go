@@ -128,7 +128,8 @@ func rulesInTunnels(e *Env) {
 	other := inside
 	other.DstPort = 9
 	vxlan, gre := tunnels()[0], tunnels()[1]
-	vni, key := vxlan, gre
+	vni, none, key := vxlan, vxlan, gre
+	none.header = []byte{8, 0, 0, 0, 0, 0, 0, 0}
 	vni.header = []byte{8, 0, 0, 0, 0, 0x12, 0x35, 0}
 	key.header = []byte{0x20, 0, 0x65, 0x58, 0, 0, 0, 78}
 	exact8, exact16, exact32 := driver.Exactly[uint8], driver.Exactly[uint16], driver.Exactly[uint32]
@@ -138,6 +139,8 @@ func rulesInTunnels(e *Env) {
 	}{
 		"VNI": {driver.Match{Headers: driver.Headers{Protocol: exact8(17)}, Tunnel: driver.Tunnelled{VNI: exact32(0x1234)}},
 			wrapped(vxlan, inside), wrapped(vni, inside)},
+		"VNI 0": {driver.Match{Headers: driver.Headers{Protocol: exact8(17)}, Tunnel: driver.Tunnelled{VNI: exact32(0)}},
+			wrapped(none, inside), Flow{Dst: e.NIC.MAC(), Src: peer(), UDP: true, SrcPort: 5, DstPort: 6}.Packet(60, 1)},
 		"GRE key": {driver.Match{Headers: driver.Headers{Protocol: exact8(47)}, Tunnel: driver.Tunnelled{GREKey: exact32(77)}},
 			wrapped(gre, inside), wrapped(key, inside)},
 		"inner TCP port": {driver.Match{Inner: driver.Headers{Protocol: exact8(6), DstPort: exact16(8)}},
