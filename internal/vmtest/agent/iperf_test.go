@@ -30,23 +30,34 @@ func TestStreamsThatWentOnToTheirEndAreFine(t *testing.T) {
 	if err := os.WriteFile(path, []byte(report), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := iperf(path); err != nil {
-		t.Error(err)
+	for _, settled := range []bool{false, true} {
+		if err := iperf(path, settled); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
 func TestStreamsThatStoppedAreNoticed(t *testing.T) {
-	for name, change := range map[string]struct{ from, to, want string }{
-		"an error":              {`{`, `{"error": "control socket has closed unexpectedly",`, "control socket"},
-		"a stream that starved": {`"receiver": {"bytes": 204`, `"receiver": {"bytes": 0`, "stream 3"},
-		"a stream too few":      {`"num_streams": 2`, `"num_streams": 3`, "2 streams out and 2 in, want 3"},
-		"one way only":          {`"bidir": 1`, `"bidir": 0`, "both ways 0"},
-		"no end":                {`"end"`, `"ended"`, "0 streams out"},
-		"silence out":           {`"bytes": 7,`, `"bytes": 0,`, "0 bytes out and 9 in during the last 2 of 4"},
-		"silence in":            {`"bytes": 9,`, `"bytes": 0,`, "7 bytes out and 0 in"},
+	for name, change := range map[string]struct {
+		from, to, want string
+		settled        bool // it is a failure only then
+	}{
+		"an error":              {from: `{`, to: `{"error": "control socket has closed unexpectedly",`, want: "control socket"},
+		"a stream too few":      {from: `"num_streams": 2`, to: `"num_streams": 3`, want: "2 streams out and 2 in, want 3"},
+		"one way only":          {from: `"bidir": 1`, to: `"bidir": 0`, want: "both ways 0"},
+		"no end":                {from: `"end"`, to: `"ended"`, want: "0 streams out"},
+		"nothing arrives out":   {from: `"receiver": {"bytes": 103,`, to: `"receiver": {"bytes": 0,`, want: "0 bytes arrived out and 409 in"},
+		"nothing arrives in":    {from: `"receiver": {"bytes": 20`, to: `"receiver": {"bytes": -20`, want: "in"},
+		"a stream that starved": {from: `"receiver": {"bytes": 204`, to: `"receiver": {"bytes": 0`, want: "stream 3", settled: true},
+		"silence out":           {from: `"bytes": 7,`, to: `"bytes": 0,`, want: "0 bytes out and 9 in during the last 2 of 4", settled: true},
+		"silence in":            {from: `"bytes": 9,`, to: `"bytes": 0,`, want: "7 bytes out and 0 in", settled: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.Replace(report, change.from, change.to, 1)
+			n := -1
+			if name == "an error" {
+				n = 1
+			}
+			text := strings.Replace(report, change.from, change.to, n)
 			if text == report {
 				t.Fatalf("no %s in the report", change.from)
 			}
@@ -54,12 +65,19 @@ func TestStreamsThatStoppedAreNoticed(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &s); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.judge(); err == nil || !strings.Contains(err.Error(), change.want) {
+			err := s.judge()
+			if change.settled {
+				if err != nil {
+					t.Errorf("while settings change: %v", err)
+				}
+				err = s.flowed()
+			}
+			if err == nil || !strings.Contains(err.Error(), change.want) {
 				t.Errorf("%v, want %q", err, change.want)
 			}
 		})
 	}
-	if err := iperf(filepath.Join(t.TempDir(), "none")); err == nil {
+	if err := iperf(filepath.Join(t.TempDir(), "none"), false); err == nil {
 		t.Error("a report that is not there is fine")
 	}
 }

@@ -6,7 +6,7 @@
 //	agent stream ADDRESS BYTES           the same without a look at them
 //	agent echo ADDRESS COUNT SIZE        round trips of datagrams
 //	agent blast ADDRESS DURATION SIZE    datagrams one way, as fast as they go
-//	agent iperf FILE                     judge what iperf3 -J of a test in both directions has left
+//	agent iperf FILE [settled]           judge what iperf3 -J of a test in both directions has left
 //	agent registers RESOURCE             time accesses to a BAR, given as a file of sysfs
 //	agent file PATH COUNT                time reads of a file
 //	agent xdp INTERFACE VERDICT          drop, pass or tx of all frames until its input ends; say "attached"
@@ -94,7 +94,7 @@ func run(args []string) error {
 		}
 		return as(address, args[2:])
 	case "iperf":
-		return iperf(address)
+		return iperf(address, len(args) > 2 && args[2] == "settled")
 	case "registers":
 		return registers(address)
 	case "file":

@@ -18,11 +18,11 @@ traffic_on() {
 # streams runs tests of iperf3's, each to its end, whatever is changed meanwhile.
 streams() {
 	while [ ! -e /tmp/enough ]; do
-		stream 6 || return 1
+		stream 8 || return 1
 	done
 }
 
-# stream runs one test, of $1 seconds.
+# stream runs one test, of $1 seconds; $2 says whether all is settled.
 stream() {
 	rm -f /tmp/listens
 	ip netns exec b timeout 120 iperf3 -s -1 -B $b --forceflush >/tmp/listens 2>&1 &
@@ -33,7 +33,9 @@ stream() {
 	done
 	timeout 120 iperf3 -c $b --bidir -P 4 -t $1 -J >/tmp/iperf3 || { cat /tmp/iperf3 /tmp/listens; return 1; }
 	wait $listener || { cat /tmp/listens; return 1; }
-	agent iperf /tmp/iperf3 || { counted; return 1; }
+	agent iperf /tmp/iperf3 $2 && return
+	counted
+	agent iperf /tmp/iperf3 $2
 }
 
 # counted prints what both ends have counted and where their queues are, to find out where frames went.
@@ -56,7 +58,7 @@ traffic_off() {
 	touch /tmp/enough
 	wait $traffic && grep -c transferred /tmp/traffic || { cat /tmp/traffic; return 1; }
 	wait $streams && grep 'iperf3: 4 streams each way' /tmp/streams || { cat /tmp/streams; return 1; }
-	stream 3
+	stream 4 settled
 }
 
 # flag sets a private flag if this driver and card have it.
