@@ -162,7 +162,10 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("config: %w", err)
 	}
 
-	needed := c.MTU + frameOverhead
+	if err := c.checkFCS(); err != nil {
+		return c, fmt.Errorf("config: %w", err)
+	}
+	needed := c.MTU + c.overhead()
 	c.BufferSize = orDefault(c.BufferSize, max(2048, (needed+255)&^255))
 	if c.BufferSize < needed || c.BufferSize > MaxBufferSize {
 		return c, fmt.Errorf("config: buffers of %d bytes: MTU %d needs %d to %d", c.BufferSize, c.MTU, needed, MaxBufferSize)

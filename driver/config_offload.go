@@ -40,6 +40,10 @@ type Offloads struct {
 	// LargeReceiveTimeout is how long the card may hold segments for others, rounded up to one of the periods that
 	// it has (Limits.LargeReceiveTimeouts); 0 means 32 µs.
 	LargeReceiveTimeout time.Duration
+	// ReceiveFCS leaves the frame check sequence at the end of received frames: the last four bytes of Packet.Data,
+	// little-endian, which the card has checked. Checksum covers and counters count them; who sends the packet on
+	// cuts them off. It goes with neither LargeReceive, Config.GRO nor Config.Program.
+	ReceiveFCS bool
 	// CompressCompletions lets the card write bursts of completions of one kind in eight bytes each. Frames
 	// of such a burst have no Checksum, and the first one's time stamp.
 	CompressCompletions bool
@@ -116,6 +120,7 @@ func (n *NIC) checkOffloads() error {
 		{o.RealTime, realTime(g.RQTSFormat) && realTime(g.SQTSFormat), "real-time timestamps"},
 		{o.Striding, g.StridingRQ, "striding receive queues"},
 		{o.LargeReceive, n.canLarge(), "large receives"},
+		{o.ReceiveFCS, e.ScatterFCS, "check sequences of received frames"},
 		{o.CompressCompletions, g.CQECompression, "compression of completions"},
 		{o.RxModeration != (Moderation{}) || o.TxModeration != (Moderation{}), g.CQModeration, "moderation of completion events"},
 	} {

@@ -26,6 +26,7 @@ func (n *NIC) Features() []Feature {
 		{"tx-udp_tnl-segmentation", c.LargeSend && c.Tunnels, lso && tunnels},
 		{"tx-gre-segmentation", c.LargeSend && c.Tunnels, lso && tunnels},
 		{"large-receive-offload", c.LargeReceive, n.canLarge()},
+		{"rx-fcs", c.ReceiveFCS, e.ScatterFCS},
 		{"rx-vlan-offload", c.VLANStrip, e.VLANCap},
 		{"tx-vlan-offload", true, true},
 		{"rx-vlan-filter", c.VLANFilter, true},

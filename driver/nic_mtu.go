@@ -28,8 +28,8 @@ func (n *NIC) SetMTU(ctx context.Context, mtu int) error {
 	switch {
 	case mtu < MinMTU || mtu > MaxMTU:
 		return fmt.Errorf("MTU %d: want %d to %d", mtu, MinMTU, MaxMTU)
-	case mtu+frameOverhead > n.config.BufferSize:
-		return fmt.Errorf("MTU %d: frames of %d bytes do not fit buffers of %d (Config.BufferSize)", mtu, mtu+frameOverhead, n.config.BufferSize)
+	case mtu+n.config.overhead() > n.config.BufferSize:
+		return fmt.Errorf("MTU %d: frames of %d bytes do not fit buffers of %d (Config.BufferSize)", mtu, mtu+n.config.overhead(), n.config.BufferSize)
 	}
 	unlock, err := n.lock(ctx)
 	if err != nil {

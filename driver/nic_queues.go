@@ -62,6 +62,9 @@ func (n *NIC) makeShared(ctx context.Context) error {
 		return fmt.Errorf("create TIS: %w", err)
 	}
 	n.tis = tis.Number
+	if err := n.forgive("time stamps in place of check sequences (PCMR)", n.uncoverFCS(ctx)); err != nil {
+		return err
+	}
 	if n.headers, err = n.inlineMode(ctx); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (n *NIC) makeRxRings(ctx context.Context, q *RxQueue, entries int, memory *
 	r.rq = n.newRQ(ring.Bytes[:shape.wqes*shape.stride], record.Bytes, behind)
 	r.rqo, err = b.objects.Create(ctx, &prm.CreateRQIn{
 		Context: prm.RQContext{
-			VSD: !c.VLANStrip, MemRQType: prm.MemRQInline, FlushInErrorEn: true, TSFormat: c.timestamps(),
+			VSD: !c.VLANStrip, ScatterFCS: c.ReceiveFCS, MemRQType: prm.MemRQInline, FlushInErrorEn: true, TSFormat: c.timestamps(),
 			UserIndex: uint32(q.index), CQN: r.cq.Number(), CounterSetID: n.counterSet, WQ: wq,
 		},
 		PAS: pageList(ring),

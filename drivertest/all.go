@@ -22,6 +22,7 @@ func All() []Test {
 		packTests(),
 		strideTests(),
 		largeReceiveTests(),
+		fcsTests(),
 		ruleTests(),
 		ruleKindTests(),
 		groupTests(),

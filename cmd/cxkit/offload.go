@@ -9,13 +9,13 @@ import (
 
 // offloadFlags choose what the card does to frames, and where they go.
 type offloadFlags struct {
-	Offload []string `placeholder:"LIST" help:"What the card is to do: lso, mpwqe, tunnels, real-time, striding, linked, lro, compress, vlan-strip."`
+	Offload []string `placeholder:"LIST" help:"What the card is to do: lso, mpwqe, tunnels, real-time, striding, linked, lro, fcs, compress, vlan-strip."`
 	Rule    []string `sep:"none" placeholder:"RULE" help:"Where frames go, for example 'tcp4 dst-port 80 queue 2'; may be given more than once. cxkit info --rules explains."`
 }
 
 // offloadNames are the words of --offload, in the order of the help.
 func offloadNames() []string {
-	return []string{"lso", "mpwqe", "tunnels", "real-time", "striding", "linked", "lro", "compress", "vlan-strip"}
+	return []string{"lso", "mpwqe", "tunnels", "real-time", "striding", "linked", "lro", "fcs", "compress", "vlan-strip"}
 }
 
 // apply writes the offloads into a configuration.
@@ -36,6 +36,8 @@ func (o *offloadFlags) apply(c *driver.Config) error {
 			c.LinkedReceive = true
 		case "lro":
 			c.Striding, c.LargeReceive = true, true
+		case "fcs":
+			c.ReceiveFCS = true
 		case "compress":
 			c.CompressCompletions = true
 		case "vlan-strip":
@@ -47,10 +49,14 @@ func (o *offloadFlags) apply(c *driver.Config) error {
 	return nil
 }
 
-// checkLarge finds what large receives do not go with.
-func (c *runCommand) checkLarge() error {
+// checkOffloads finds what large receives and check sequences do not go with.
+func (c *runCommand) checkOffloads() error {
 	has := func(name string) bool { return slices.Contains(c.Offload, name) }
 	switch {
+	case has("fcs") && (c.Mode == "forward" || c.Mode == "reflect" || c.Record != ""):
+		return usagef("--offload fcs with --mode %s and --record %q: frames are sent and recorded without check sequences", c.Mode, c.Record)
+	case has("fcs") && has("lro"):
+		return usagef("--offload fcs with lro: large receives have no check sequence")
 	case !has("lro"):
 		return nil
 	case c.Mode == "forward":

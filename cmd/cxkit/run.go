@@ -101,7 +101,7 @@ func (c *runCommand) check() error {
 	if err := c.checkForward(t); err != nil {
 		return err
 	}
-	if err := c.checkLarge(); err != nil {
+	if err := c.checkOffloads(); err != nil {
 		return err
 	}
 	if err := c.offloadFlags.check(c.Queues); err != nil {
