@@ -90,7 +90,7 @@ func (f tools) guestFor(t testing.TB, script string) *Guest {
 	t.Helper()
 	g := &Guest{
 		QEMU: f.qemu, Kernel: f.kernel, Userland: f.userland, Accel: f.accel,
-		Load: []string{"mlx5_core"}, Modules: []string{"8021q"},
+		Load: []string{"mlx5_core"}, Modules: []string{"8021q", "vxlan", "ip_gre"},
 		Tools: []string{"bash", "ethtool", "ip"}, Command: ". /root/" + script, Limit: 4 * time.Minute,
 	}
 	names, err := filepath.Glob("testdata/*.sh")

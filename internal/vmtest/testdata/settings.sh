@@ -90,6 +90,14 @@ lead_flows() {
 		try more $queue $((before + 20))
 	done
 	try ethtool -N eth0 delete 7
+	try ethtool -N eth0 flow-type ip4 src-ip $b action -1 loc 3 >/dev/null
+	if ping -q -c 1 -W 1 $b >/dev/null; then try false; fi
+	try ethtool -N eth0 delete 3
+	try ping -q -c 1 -W 10 $b
+	for match in 'ether src 02:00:00:00:00:01' 'tcp4 src-port 5' 'ip6 src-ip fe80::1' 'tcp6 dst-port 5' 'udp6 src-port 5'; do
+		try ethtool -N eth0 flow-type $match action 1 loc 5 >/dev/null
+		try ethtool -N eth0 delete 5
+	done
 	echo 4096 >/proc/sys/net/core/rps_sock_flow_entries
 	for queue in 0 1; do echo 2048 >/sys/class/net/eth0/queues/rx-$queue/rps_flow_cnt; done
 	try agent transfer $b:7000 1000000
