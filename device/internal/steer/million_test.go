@@ -134,6 +134,9 @@ func TestAMillionRules(t *testing.T) {
 				ok(t, tab.DestroyGroup(g))
 			}
 			gs, s = nil, nil
+			if n := len(lastGroup.shape.buckets); n > 64 {
+				t.Errorf("%d buckets for one rule", n)
+			}
 			// One rule is left, so that nothing goes with the table; numbers of groups take 20 bytes each,
 			// and the cache of decisions is there.
 			if left := heap(); left > before+uint64(c.groups)*40+400_000 {
