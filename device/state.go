@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"cxkit/device/internal/queue"
+	"cxkit/device/internal/steer"
+	"cxkit/prm"
 	"cxkit/stats"
 )
 
@@ -80,4 +83,13 @@ func (c *Card) Stats(i int) stats.Snapshot {
 	s.Add("rx_oversize_pkts_phy", p.oversize)
 	s.Add("link_down_events_phy", uint64(p.linkDownEvents))
 	return s
+}
+
+// Receives reports whether frames can reach a receive queue of function i: one that is ready, of a TIR that a rule
+// leads to.
+func (c *Card) Receives(i int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ready := func(q *queue.RQ) bool { return q.State() == prm.QueueStateRDY }
+	return c.functions[i].rx.Reaches(func(t *steer.TIR) bool { return t.Any(ready) })
 }

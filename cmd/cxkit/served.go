@@ -132,8 +132,8 @@ func (s *served) serveMetrics(w *world, c servedConfig) error {
 	return c.metrics.serve(say, later, targets...)
 }
 
-// A capture begins when a card has receive queues, and nothing was made or destroyed for readyTime: its driver
-// is up. Before that nobody would receive it.
+// A capture begins when rules lead to a receive queue that is ready, and nothing was made or destroyed for readyTime:
+// its driver is up. Before that nobody would receive it.
 const (
 	readyPoll = 20 * time.Millisecond
 	readyTime = 300 * time.Millisecond
@@ -169,8 +169,9 @@ func (s *served) untilReady(ctx context.Context, i int) bool {
 	for {
 		select {
 		case now := <-tick.C:
-			objects := s.cards.Card(i).Books().Functions[0].Objects
-			if !maps.Equal(objects, last) || objects["rq"] == 0 {
+			card := s.cards.Card(i)
+			objects := card.Books().Functions[0].Objects
+			if !maps.Equal(objects, last) || !card.Receives(0) {
 				last, since = objects, now
 			} else if now.Sub(since) >= readyTime {
 				return true
