@@ -105,6 +105,20 @@ func NewExported(size int, kind Kind) (*Arena, error) {
 	return a.filled(a.allocateExported())
 }
 
+// NewIn makes an arena of memory that its caller has: get returns size bytes of zeros that start on a page, what to
+// call them, and what frees them, which Close calls. Kind is only said.
+func NewIn(size int, kind Kind, get func(size int) (mem []byte, backing string, free func() error, err error)) (*Arena, error) {
+	a, err := sized(size, kind)
+	if err != nil {
+		return nil, err
+	}
+	a.mem, a.backing, a.free, err = get(a.size)
+	if err == nil && len(a.mem) != a.size {
+		panic(fmt.Sprintf("dma: %d bytes for an arena of %d", len(a.mem), a.size))
+	}
+	return a.filled(err)
+}
+
 func sized(size int, kind Kind) (*Arena, error) {
 	if size <= 0 || size > maxSize {
 		return nil, fmt.Errorf("arena of %d bytes: %w", size, ErrSize)

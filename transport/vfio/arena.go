@@ -93,8 +93,13 @@ func (f *Function) NewArena(size int, kind dma.Kind) (*dma.Arena, error) {
 	if err := f.state.reason(); err != nil {
 		return nil, err
 	}
-	if kind == dma.Heap {
+	switch kind {
+	case dma.Private, dma.Shared, dma.Reserved:
+	default:
 		return nil, fmt.Errorf("arena of %d bytes, %v: %w", size, kind, dma.ErrKind)
+	}
+	if u, ok := f.space.(*untranslated); ok {
+		return f.newPiece(u, size, kind)
 	}
 	a, err := dma.New(size, kind)
 	if err != nil {
@@ -103,6 +108,27 @@ func (f *Function) NewArena(size int, kind dma.Kind) (*dma.Arena, error) {
 	if err := f.place(a); err != nil {
 		return nil, errors.Join(fmt.Errorf("arena of %d bytes: %w", size, err), a.Close())
 	}
+	return a, nil
+}
+
+// newPiece is NewArena without an IOMMU: all memory is the card's, so only the memory itself is looked for.
+func (f *Function) newPiece(u *untranslated, size int, kind dma.Kind) (*dma.Arena, error) {
+	var bus uint64
+	a, err := dma.NewIn(size, kind, func(size int) (mem []byte, backing string, free func() error, err error) {
+		if err := f.arenas.reserve(f.config.kernel, uint64(size)); err != nil {
+			return nil, "", nil, err
+		}
+		if mem, bus, free, err = u.memory(size); err != nil {
+			f.arenas.unreserve(uint64(size))
+			return nil, "", nil, err
+		}
+		return mem, "hugetlb", free, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.arenas.add(bus, a.Bytes())
+	a.Place(bus, func() error { return f.unplace(bus) })
 	return a, nil
 }
 

@@ -4,6 +4,7 @@ package vfio
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,9 @@ type fake struct {
 	plain     [configSize]byte
 	mappedBAR bool
 	noType1   bool
+	frames    []uint64 // the pool of huge pages: where they are
+	dropped   []int    // pages that went back to the pool
+	unmapped  int      // bytes of pieces
 }
 
 const (
@@ -184,6 +188,9 @@ func (k *fake) close(fd int) {
 	k.mu.Lock()
 	name := k.files[fd]
 	delete(k.files, fd)
+	if name == "huge pages" {
+		unix.Close(fd)
+	}
 	if name == "device" {
 		for index, fds := range k.events {
 			k.setEvents(index, nil)
@@ -482,14 +489,51 @@ func (k *fake) preferNode(mem []byte, node int) error {
 	return nil
 }
 
-// physical says that memory lies where it is mapped, huge pages apart from one another.
+// physical says where huge pages are that hugeFile gave: by k.frames.
 func (k *fake) physical(mem []byte, pageSize int) ([]uint64, error) {
-	var all []uint64
-	for off := 0; off < len(mem); off += pageSize {
-		all = append(all, addressOf(mem)+uint64(off)+uint64(off/hugePage)<<30)
+	if pageSize != hugePage || len(mem)/hugePage > len(k.frames) {
+		return nil, fmt.Errorf("physical addresses of %d bytes in pages of %d", len(mem), pageSize)
 	}
-	return all, nil
+	return k.frames[:len(mem)/hugePage], nil
 }
+
+// The pool of huge pages: a file of small ones.
+func (k *fake) hugeFile(n, _ int) (fd int, mem []byte, err error) {
+	if n > len(k.frames) {
+		return -1, nil, unix.ENOMEM
+	}
+	if fd, err = unix.MemfdCreate("huge", unix.MFD_CLOEXEC); err != nil {
+		return -1, nil, err
+	}
+	if err := unix.Ftruncate(fd, int64(n)*hugePage); err != nil {
+		return -1, nil, err
+	}
+	mem, err = unix.Mmap(fd, 0, n*hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	for i := range n {
+		mem[i*hugePage] = byte(i + 1)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files[fd] = "huge pages"
+	return fd, mem, err
+}
+
+func (k *fake) inOrder(fd int, pages []int) ([]byte, error) { return mapPages(fd, pages) }
+
+func (k *fake) unmapPages(mem []byte) {
+	k.mu.Lock()
+	k.unmapped += len(mem)
+	k.mu.Unlock()
+	unmapPages(mem)
+}
+
+func (k *fake) dropPage(_, page int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dropped = append(k.dropped, page)
+}
+
+func (k *fake) freeHugePages() int { return len(k.frames) }
 
 func (k *fake) memlock() (uint64, bool) { return k.limit, k.unlimited }
 

@@ -405,9 +405,20 @@ func (s *state) seen() bool {
 	return s.armed
 }
 
+// A kernel with both gives such a card a name below vfio-dev, and no file of its own.
+func TestACardWithoutIOMMUIsAskedForByName(t *testing.T) {
+	k := newFake(t, nil)
+	k.cdev()
+	k.file("/sys/kernel/iommu_groups/13/name", "vfio-noiommu\n")
+	if _, err := Open(t.Context(), address, k.settings()); err == nil || !strings.Contains(err.Error(), "ask for no-IOMMU by name") {
+		t.Errorf("opened without asking for it: %v", err)
+	}
+}
+
 func TestWithoutIOMMUBusAddressesArePhysical(t *testing.T) {
 	k := newFake(t, nil)
 	k.file("/sys/kernel/iommu_groups/13/name", "vfio-noiommu\n")
+	k.frames = []uint64{9 << 30, 7 << 30, 5<<30 + hugePage, 5 << 30, 5<<30 + 2*hugePage, 1 << 30}
 	config := k.settings()
 	config.NoIOMMU = true
 	var said bytes.Buffer
@@ -416,15 +427,50 @@ func TestWithoutIOMMUBusAddressesArePhysical(t *testing.T) {
 	if !strings.Contains(said.String(), "level=WARN") || !strings.Contains(said.String(), "overwrite all memory") {
 		t.Errorf("no warning: %s", &said)
 	}
-	a, err := f.NewArena(3*dma.PageSize, dma.Auto)
-	if err != nil {
-		t.Fatal(err)
+	arena := func(size int) *dma.Arena {
+		t.Helper()
+		a, err := f.NewArena(size, dma.Auto)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
 	}
-	if a.Bus() != addressOf(a.Bytes()) {
-		t.Errorf("bus address %#x, want %#x", a.Bus(), addressOf(a.Bytes()))
+	// Small ones share a huge page, each in one piece.
+	a, b := arena(3*dma.PageSize), arena(hugePage-5*dma.PageSize)
+	if a.Bus() != 9<<30 || b.Bus() != 9<<30+3*dma.PageSize || a.Backing() != "hugetlb" {
+		t.Errorf("bus addresses %#x and %#x on %q, want one behind the other at %#x", a.Bus(), b.Bus(), a.Backing(), 9<<30)
 	}
+	copy(a.Bytes(), "what was there before")
 	a.Close()
-	if _, err := f.NewArena(2*hugePage, dma.Auto); err == nil || !strings.Contains(err.Error(), "nr_hugepages") {
-		t.Errorf("two huge pages apart: %v, want what to type", err)
+	if c := arena(2 * dma.PageSize); c.Bus() != 9<<30 || !bytes.Equal(c.Bytes(), make([]byte, 2*dma.PageSize)) {
+		t.Errorf("at %#x: want the place that got free, of zeros", c.Bus())
+	} else {
+		c.Close()
+	}
+	b.Close()
+	if k.unmapped != hugePage {
+		t.Errorf("%d bytes went back to the pool, want a huge page when nothing of it is left", k.unmapped)
+	}
+	// Large ones are huge pages that lie side by side, whichever way the pool gives them out.
+	d := arena(3*hugePage - dma.PageSize)
+	if d.Bus() != 5<<30 || d.Size() != 3*hugePage-dma.PageSize || !slices.Equal(k.dropped, []int{0, 1, 5}) {
+		t.Errorf("%d bytes at %#x, dropped %v; want the pages at %#x and the rest back in the pool", d.Size(), d.Bus(), k.dropped, 5<<30)
+	}
+	for i, want := range []byte{4, 3, 5} {
+		if got := d.Bytes()[i*hugePage]; got != want {
+			t.Errorf("huge page %d is number %d of the pool's, want %d", i, got, want)
+		}
+	}
+	d.Close()
+	for _, size := range []int{4 * hugePage, 7 * hugePage} {
+		if _, err := f.NewArena(size, dma.Auto); err == nil || !strings.Contains(err.Error(), "nr_hugepages") {
+			t.Errorf("%d bytes in one piece: %v, want what to type", size, err)
+		}
+	}
+	if _, err := f.NewArena(0, dma.Auto); !errors.Is(err, dma.ErrSize) {
+		t.Errorf("no bytes: %v", err)
+	}
+	if _, err := f.NewArena(dma.PageSize, dma.Kind(99)); !errors.Is(err, dma.ErrKind) {
+		t.Errorf("a kind that there is not: %v", err)
 	}
 }

@@ -30,6 +30,14 @@ type kernel interface {
 	preferNode(mem []byte, node int) error
 	// physical is the physical address of each page of pageSize bytes of mem, which is locked into memory.
 	physical(mem []byte, pageSize int) ([]uint64, error)
+	// hugeFile makes a file of n huge pages of the pool, all there, and maps them in order.
+	hugeFile(n, node int) (fd int, mem []byte, err error)
+	// inOrder maps pages of such a file in another order; unmapPages ends that. dropPage takes a page out of the file.
+	inOrder(fd int, pages []int) (mem []byte, err error)
+	unmapPages(mem []byte)
+	dropPage(fd, page int)
+	// freeHugePages is how many the pool has.
+	freeHugePages() int
 	// memlock is how much memory this process may lock, and whether it has locked some elsewhere.
 	memlock() (limit uint64, unlimited bool)
 }
@@ -70,6 +78,49 @@ func (system) forget(mem []byte) error { return mapOver(mem) }
 func (system) munmap(mem []byte)       { unix.Munmap(mem) }
 
 func (system) preferNode(mem []byte, node int) error { return bindNode(mem, node) }
+
+func (system) hugeFile(n, node int) (fd int, mem []byte, err error) {
+	fd, err = unix.MemfdCreate("cxkit-dma", unix.MFD_CLOEXEC|unix.MFD_HUGETLB|unix.MFD_HUGE_2MB)
+	if err != nil {
+		return -1, nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	size := n * hugePage
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		unix.Close(fd)
+		return -1, nil, fmt.Errorf("memfd of %d bytes: %w", size, err)
+	}
+	// The mapping reserves the pages, so that they can be touched.
+	if mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		unix.Close(fd)
+		return -1, nil, fmt.Errorf("mmap of %d bytes: %w", size, err)
+	}
+	if node >= 0 {
+		_ = bindNode(mem, node) // slower memory is no reason to fail
+	}
+	for off := 0; off < size; off += hugePage {
+		mem[off] = 0
+	}
+	return fd, mem, nil
+}
+
+func (system) inOrder(fd int, pages []int) ([]byte, error) { return mapPages(fd, pages) }
+func (system) unmapPages(mem []byte)                       { unmapPages(mem) }
+
+func (system) dropPage(fd, page int) {
+	_ = unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(page)*hugePage, hugePage)
+}
+
+func (system) freeHugePages() int {
+	b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return min(max(n, 0), maxHugePages)
+}
+
+// maxHugePages bounds how many are looked through: 64 GiB.
+const maxHugePages = 1 << 15
 
 func (system) physical(mem []byte, pageSize int) ([]uint64, error) {
 	if err := unix.Mlock(mem); err != nil {

@@ -3,6 +3,7 @@
 package vfio
 
 import (
+	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,36 @@ func mapOver(mem []byte) error {
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
 	return err
+}
+
+// mapPages maps huge pages of a file side by side, in an order of its own.
+func mapPages(fd int, pages []int) ([]byte, error) {
+	// Room for one more, so that the memory starts on a huge page.
+	room, err := unix.MmapPtr(-1, 0, nil, uintptr(len(pages)+1)*hugePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("room for %d huge pages: %w", len(pages), err)
+	}
+	before := -uintptr(room) & (hugePage - 1)
+	start := unsafe.Add(room, before)
+	if before > 0 {
+		_ = unix.MunmapPtr(room, before)
+	}
+	_ = unix.MunmapPtr(unsafe.Add(start, len(pages)*hugePage), hugePage-before)
+	mem := unsafe.Slice((*byte)(start), len(pages)*hugePage)
+	for i, page := range pages {
+		_, err := unix.MmapPtr(fd, int64(page)*hugePage, unsafe.Add(start, i*hugePage), hugePage, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED|unix.MAP_FIXED|unix.MAP_LOCKED|unix.MAP_POPULATE)
+		if err != nil {
+			unmapPages(mem)
+			return nil, fmt.Errorf("map huge page %d: %w", page, err)
+		}
+	}
+	return mem, nil
+}
+
+// unmapPages ends what mapPages made.
+func unmapPages(mem []byte) {
+	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
 }
 
 const mpolPreferred = 1 // include/uapi/linux/mempolicy.h

@@ -7,13 +7,14 @@ import (
 )
 
 // untranslated is the space of a card without an IOMMU: bus addresses are physical ones. An arena is then
-// one piece of physical memory: a page, a huge page, or huge pages that happen to lie side by side.
+// one piece of physical memory.
 type untranslated struct {
 	k         kernel
 	container int
+	pieces    pieces
 }
 
-func newUntranslated(k kernel, container int) (*untranslated, error) {
+func newUntranslated(k kernel, container, node int) (*untranslated, error) {
 	n, err := k.ioctlValue(container, checkExtension, noIOMMU)
 	if err != nil {
 		return nil, fmt.Errorf("kinds of IOMMU: %w", err)
@@ -25,22 +26,23 @@ func newUntranslated(k kernel, container int) (*untranslated, error) {
 	if _, err := k.ioctlValue(container, setIOMMU, noIOMMU); err != nil {
 		return nil, fmt.Errorf("do without an IOMMU: %w", err)
 	}
-	return &untranslated{k, container}, nil
+	return &untranslated{k, container, pieces{k: k, node: node}}, nil
 }
 
-func (u *untranslated) place(mem []byte) (bus uint64, err error) {
-	const page = 4096
-	pages, err := u.k.physical(mem, page)
-	if err != nil {
-		return 0, fmt.Errorf("physical address of memory: %w", err)
+// memory returns size bytes for an arena, which is one piece, and where the card finds it.
+func (u *untranslated) memory(size int) (mem []byte, bus uint64, free func() error, err error) {
+	if mem, bus, err = u.pieces.take(size); err != nil {
+		return nil, 0, nil, err
 	}
-	for i, p := range pages {
-		if p != pages[0]+uint64(i)*page {
-			return 0, fmt.Errorf("without an IOMMU %d bytes must be one piece of physical memory, and page %d is not: "+
-				"reserve huge pages (echo 512 > /proc/sys/vm/nr_hugepages, or hugepagesz=1G hugepages=1 on the kernel's command line)", len(mem), i)
-		}
-	}
-	return pages[0], nil
+	return mem, bus, func() error {
+		u.pieces.give(bus, size)
+		return nil
+	}, nil
+}
+
+// place is never called: the memory of arenas comes from memory.
+func (u *untranslated) place([]byte) (bus uint64, err error) {
+	return 0, fmt.Errorf("without an IOMMU memory can't be placed")
 }
 
 // remove can't take memory away from the card: its user has stopped the card before.

@@ -76,7 +76,7 @@ func checkDriver(d Device) error {
 // openDevice opens the function by one of the kernel's interfaces.
 func (f *Function) openDevice(d Device) error {
 	c := f.config
-	if !c.NoIOMMU && c.Interface != Group {
+	if !c.NoIOMMU && !d.NoIOMMU && c.Interface != Group {
 		name, err := deviceFile(c.Root, d)
 		if err == nil {
 			return f.openByIOMMUFD(name)
@@ -161,7 +161,7 @@ func (f *Function) openByGroup(d Device) error {
 		return fmt.Errorf("put group %d into a container: %w", d.Group, err)
 	}
 	if d.NoIOMMU {
-		f.space, err = asSpace(newUntranslated(k, container))
+		f.space, err = asSpace(newUntranslated(k, container, f.node))
 	} else {
 		f.space, err = asSpace(newType1(k, container))
 	}
