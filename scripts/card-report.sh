@@ -13,6 +13,8 @@ case $address in
 *:*:*) ;;
 *) address=0000:$address ;;
 esac
+card=vfio:$address
+[ "$(cat "/sys/bus/pci/devices/$address/iommu_group/name" 2>/dev/null)" != vfio-noiommu ] || card=vfio-noiommu:$address
 # The model that is most like it.
 case $(cat "/sys/bus/pci/devices/$address/device") in
 0x1015 | 0x1016) model=cx4lx ;;
@@ -27,8 +29,8 @@ mkdir -p "$out"
 uname -srm >"$out/kernel"
 grep -o 'iommu[^ ]*\|intel_iommu[^ ]*' /proc/cmdline >"$out/cmdline" || true
 "$cxkit" devices --json >"$out/devices.json"
-"$cxkit" caps --device "vfio:$address" --save "$out/caps.json"
-"$cxkit" caps --device "vfio:$address" --diff "sim:$model" >"$out/differs-from-model" || true
-"$cxkit" stat --device "vfio:$address" --json >"$out/counters.json"
-"$cxkit" run --device "vfio:$address" --duration "$time" --trace "$out/run.trace" --json -v >"$out/run.json" 2>"$out/run.log"
+"$cxkit" caps --device "$card" --save "$out/caps.json"
+"$cxkit" caps --device "$card" --diff "sim:$model" >"$out/differs-from-model" || true
+"$cxkit" stat --device "$card" --json >"$out/counters.json"
+"$cxkit" run --device "$card" --duration "$time" --trace "$out/run.trace" --json -v >"$out/run.json" 2>"$out/run.log"
 echo "$out"

@@ -64,6 +64,35 @@ func BenchmarkForwardingThroughVFIO(b *testing.B) {
 	reportMedians(b, values)
 }
 
+// BenchmarkMappingThroughVFIO measures what it takes to let a card reach 1 GiB of a guest's memory: docs/hardware.md.
+func BenchmarkMappingThroughVFIO(b *testing.B) {
+	f := findTools(b, "6.12")
+	values := make(map[string][]float64)
+	for b.Loop() {
+		h := newVFIOHost(b)
+		g := f.guestFor(b, "mapping.sh")
+		g.Load = []string{"vfio_iommu_type1", "vfio_pci"}
+		g.Modules = []string{"virtio_pci", "virtio_console"}
+		machine := intelIOMMU("6.12", "")
+		g.Append, g.Mem = machine.cmdline, 2048
+		g.Devices = h.devices(f.accel, machine.iommu)
+		g.Files = append(g.Files,
+			File{Path: "/usr/bin/cxkit", Data: buildStatic(b, "build", "-o", "OUT", "cxkit/cmd/cxkit"), Program: true},
+			File{Path: "/usr/bin/vfiotest", Data: buildStatic(b, "test", "-c", "-o", "OUT", "cxkit/transport/vfio"), Program: true},
+		)
+		result, err := g.Run(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Log(result.Output)
+		if result.Status != 0 {
+			b.Fatalf("status %d\n%s", result.Status, result.Console)
+		}
+		addResults(b, result, values)
+	}
+	reportMedians(b, values)
+}
+
 // forwarded is how many frames card and driver in one process forward.
 const forwarded = 200000
 

@@ -25,6 +25,7 @@ import (
 const (
 	suiteCard = "CXKIT_GUEST_SUITE_CARD" // PCI address of transporttest's card
 	nicCard   = "CXKIT_GUEST_NIC"        // PCI address of the ConnectX
+	noIOMMU   = "CXKIT_GUEST_NO_IOMMU"   // not empty if there is no IOMMU
 )
 
 func TestMain(m *testing.M) {
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 
 func open(t testing.TB, variable string) *vfio.Function {
 	t.Helper()
-	f, err := vfio.Open(t.Context(), os.Getenv(variable), vfio.Config{})
+	f, err := vfio.Open(t.Context(), os.Getenv(variable), vfio.Config{NoIOMMU: os.Getenv(noIOMMU) != ""})
 	if err != nil {
 		t.Fatal(err)
 	}

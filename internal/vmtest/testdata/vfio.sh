@@ -25,6 +25,7 @@ refuses() {
 suite=$(address_of 0x1b36:0x0c0d)
 nic=$(address_of 0x15b3:0x1017)
 export CXKIT_GUEST_SUITE_CARD=$suite CXKIT_GUEST_NIC=$nic
+card=vfio:$nic
 echo 160 >/proc/sys/vm/nr_hugepages
 modprobe virtio_pci 2>/dev/null # built in or a module
 modprobe virtio_console 2>/dev/null
@@ -35,8 +36,17 @@ ask begin
 try cxkit devices
 cxkit devices >/tmp/devices
 try has "$nic +ConnectX-5 +mlx5_core" /tmp/devices
-try refuses "driver mlx5_core has it: type cxkit bind $nic" cxkit stat --device vfio:$nic
+try refuses "driver mlx5_core has it: type cxkit bind $nic" cxkit stat --device $card
+unsafe=/sys/module/vfio/parameters/enable_unsafe_noiommu_mode
+if [ ! -e /sys/bus/pci/devices/$nic/iommu_group ] && [ -e $unsafe ]; then
+	export CXKIT_GUEST_NO_IOMMU=1
+	echo 1 >$unsafe
+fi
 try cxkit bind $nic
+if [ -n "$CXKIT_GUEST_NO_IOMMU" ]; then
+	try refuses 'no IOMMU keeps it.*ask for no-IOMMU by name' cxkit stat --device $card
+	card=vfio-noiommu:$nic
+fi
 try refuses "$suite is no ConnectX.*--force" cxkit bind $suite
 try cxkit bind --force $suite
 cxkit devices >/tmp/devices
@@ -45,7 +55,7 @@ try has "$nic +ConnectX-5 +vfio-pci" /tmp/devices
 # An IOMMU that does not remap interrupts: cxkit says what to type.
 unsafe=/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts
 if [ -e /sys/module/virtio_iommu ]; then
-	try refuses "echo 1 > $unsafe" cxkit stat --device vfio:$nic
+	try refuses "echo 1 > $unsafe" cxkit stat --device $card
 	echo 1 >$unsafe
 fi
 
@@ -77,14 +87,14 @@ for round in 1 2 3 4 5; do
 		usleep 100000
 	done
 	try [ -e /sys/bus/pci/devices/$nic/net ]
-	try cxkit bind $nic >/dev/null
-	cxkit stat --device vfio:$nic >/tmp/stat || try false
+	try cxkit bind $nic >/tmp/bound
+	cxkit stat --device $card >/tmp/stat || try false
 	try has 'rx_packets_phy' /tmp/stat
 done
 
 # under_traffic starts cxkit run and waits until it receives.
 under_traffic() {
-	cxkit run --device vfio:$nic --stats-period 100ms --show 0 >/tmp/run 2>&1 &
+	cxkit run --device $card --stats-period 100ms --show 0 >/tmp/run 2>&1 &
 	run=$!
 	for tenth in $(seq 200); do
 		! grep -qE 'received [1-9]' /tmp/run || return 0
@@ -100,9 +110,9 @@ ask flood
 try under_traffic
 kill -9 $run
 wait $run 2>/dev/null
-try cxkit run --device vfio:$nic --count 200 --show 0 >/tmp/run
+try cxkit run --device $card --count 200 --show 0 >/tmp/run
 try has '^ *rx_packets +[0-9]+|200' /tmp/run
-try cxkit capture -i vfio:$nic -c 50 -w /tmp/c.pcapng ether proto 0x88b5 2>/tmp/captured
+try cxkit capture -i $card -c 50 -w /tmp/c.pcapng ether proto 0x88b5 2>/tmp/captured
 try has '^50 packets captured' /tmp/captured
 try [ $(wc -c </tmp/c.pcapng) -gt 10000 ]
 
@@ -111,19 +121,28 @@ cd /tmp
 report=$(sh /root/card-report.sh $nic 100ms) || try false
 cat $report/differs-from-model
 ! grep -vE '^(PART|config) ' $report/differs-from-model || try false
-try cxkit caps --device vfio:$nic --diff $report/caps.json
+try cxkit caps --device $card --diff $report/caps.json
 try has '"address": "'$nic /tmp/$report/devices.json
 try has 'rx_packets_phy' $report/counters.json
-try has '"device": "vfio:'$nic $report/run.json
+try has '"device": "'$card $report/run.json
 try [ $(wc -c <$report/run.trace) -gt 1000 ]
 
-# Without rights, with a limit on locked memory.
-group=$(basename $(readlink /sys/bus/pci/devices/$nic/iommu_group))
-try refuses "sudo chown .USER /dev/vfio/$group" agent as 1000 cxkit stat --device vfio:$nic
-chown 1000:1000 /dev/vfio/$group
-try refuses 'RLIMIT_MEMLOCK.*ulimit -l' agent as 1000 sh -c "ulimit -l 64; exec cxkit stat --device vfio:$nic"
-ulimit -l unlimited
-try agent as 1000 cxkit stat --device vfio:$nic >/dev/null
+# By which of the kernel's interfaces.
+interface='VFIO container, type1v2'
+[ ! -e /dev/iommu ] || interface=iommufd
+[ -z "$CXKIT_GUEST_NO_IOMMU" ] || interface='no IOMMU'
+cxkit caps -vv --device $card >/dev/null 2>/tmp/opened || try false
+try has "msg=opened .*interface=\"?$interface" /tmp/opened
+
+# Without rights, with a limit on locked memory. Nobody else than root may use a card without an IOMMU.
+if [ -z "$CXKIT_GUEST_NO_IOMMU" ]; then
+	files=$(sed -n 's/^for use without root: sudo chown .USER //p' /tmp/bound)
+	try refuses "sudo chown .USER /dev/vfio/" agent as 1000 cxkit stat --device $card
+	chown 1000:1000 $files
+	try refuses 'RLIMIT_MEMLOCK.*ulimit -l' agent as 1000 sh -c "ulimit -l 64; exec cxkit stat --device $card"
+	ulimit -l unlimited
+	try agent as 1000 cxkit stat --device $card >/dev/null
+fi
 
 try quiet_log
 
