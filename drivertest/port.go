@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 
@@ -72,6 +73,27 @@ func portTests() []Test {
 			}
 			e.OnlyArrives(Frame(e.NIC.MAC(), 60, 1))
 		}},
+		{Name: "PausesCanBeSet", Run: func(e *Env) {
+			e.Until("link up", func() bool { return e.NIC.Link().Up })
+			before, err := e.NIC.Pauses(e.Ctx)
+			e.Must(err)
+			// Whether it is obeyed or not, a pause frame is counted and goes no further than the port; what it stops
+			// goes on when its time is over.
+			pause := pauseFrame(0xffff)
+			for i, p := range []driver.Pauses{{}, {Rx: true}, {Tx: true}, {PrioritiesRx: 1 << 3, PrioritiesTx: 1 << 5}, before} {
+				e.Must(e.NIC.SetPauses(e.Ctx, p))
+				got, err := e.NIC.Pauses(e.Ctx)
+				e.Must(err)
+				if got != p {
+					e.Errorf("set %v, read %v", p, got)
+				}
+				e.OnlyArrives(Frame(e.NIC.MAC(), 60, uint32(i)), pause)
+				want := Frame(peer(), 60, uint32(i))
+				e.Transmit(0, want)
+				e.Same(e.Arrived(1), [][]byte{want})
+				e.Counters(map[string]uint64{"rx_pause_ctrl_phy": uint64(i) + 1})
+			}
+		}},
 		{Name: "SendingWhileTheLinkIsDownLosesOnlyFrames", Run: func(e *Env) {
 			changes := e.NIC.LinkChanges(e.Ctx)
 			e.waitLink(changes, true)
@@ -111,6 +133,14 @@ func portTests() []Test {
 			e.OnlyArrives(Frame(e.NIC.MAC(), driver.MaxMTU+14, 1), Frame(e.NIC.MAC(), driver.MaxMTU+15, 1))
 		}},
 	}
+}
+
+// pauseFrame asks for a pause of the whole port (IEEE 802.3 annex 31B), in units of 512 bit times.
+func pauseFrame(quanta uint16) []byte {
+	f := make([]byte, 60)
+	copy(f, []byte{0x01, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x88, 0x08, 0, 1})
+	binary.BigEndian.PutUint16(f[16:], quanta)
+	return f
 }
 
 // waitLink reads changes until the link is in the wanted state.

@@ -15,6 +15,8 @@ func portOwner(name string) bool {
 		return true // counters of the port
 	case "CountsFramesLongerThanTheMTU", "VLANTagsDoNotCountForTheMTU", "MTUCanGrow":
 		return true // the port's MTU bounds frames
+	case "PausesCanBeSet":
+		return true // the port's pauses
 	case "LinkCanBeSetDown", "LinkSetUnderTrafficKeepsOrder":
 		return true // the port's administrative state
 	case "CountsFramesNobodyWants", "CountsFramesThatSteeringMisses":

@@ -19,7 +19,7 @@ type infoCommand struct {
 
 // Help is what cxkit info --help adds.
 func (infoCommand) Help() string {
-	return `Brings the card up, prints what ethtool -i, -k, -g, -l and --show-fec say of an mlx5 port, and takes it down again.
+	return `Brings the card up, prints what ethtool -i, -k, -g, -l, -a and --show-fec say of an mlx5 port, and takes it down again.
 cxkit ctl info looks at a card that runs.
 
 Examples:
@@ -40,6 +40,7 @@ type cardInfo struct {
 	MaxMTU   int           `json:"max_mtu"`
 	Link     string        `json:"link"`
 	FEC      *fecInfo      `json:"fec,omitempty"`
+	Pauses   pauseInfo     `json:"pauses"`
 	Features []featureInfo `json:"features"`
 	Rings    ringInfo      `json:"rings"`
 	Channels channelInfo   `json:"channels"`
@@ -55,6 +56,14 @@ type fecInfo struct {
 	Supported  []string `json:"supported"`
 	Configured string   `json:"configured"`
 	Active     string   `json:"active"`
+}
+
+// pauseInfo is what ethtool -a says, and which priorities pause by themselves, one bit each.
+type pauseInfo struct {
+	Rx           bool  `json:"rx"`
+	Tx           bool  `json:"tx"`
+	PrioritiesRx uint8 `json:"priorities_rx"`
+	PrioritiesTx uint8 `json:"priorities_tx"`
 }
 
 type featureInfo struct {
@@ -93,6 +102,11 @@ func (c *infoCommand) Run(w *world) error {
 		case !errors.Is(err, driver.ErrNoFEC):
 			return err
 		}
+		pauses, err := nic.Pauses(w.ctx)
+		if err != nil {
+			return err
+		}
+		info.Pauses = pauseInfo(pauses)
 		if c.JSON {
 			return writeJSON(w.out, info)
 		}
@@ -125,6 +139,7 @@ func (i *cardInfo) write(w *bufio.Writer) {
 	if f := i.FEC; f != nil {
 		fmt.Fprintf(w, "fec: %s (set: %s; has: %s)\n", f.Active, f.Configured, strings.Join(f.Supported, " "))
 	}
+	fmt.Fprintf(w, "pauses: %v\n", driver.Pauses(i.Pauses))
 	fmt.Fprint(w, "\nFeatures:\n")
 	for _, f := range i.Features {
 		state := "off"

@@ -59,6 +59,10 @@ func TestAVirtualFunctionOpensWithoutThePortsSettings(t *testing.T) {
 	if err := vf.SetLink(t.Context(), false); !errors.As(err, &refused) {
 		t.Errorf("the link was set: %v, want the refusal", err)
 	}
+	var lacks *driver.UnsupportedError
+	if err := vf.SetPauses(t.Context(), driver.Pauses{Rx: true}); !errors.As(err, &lacks) {
+		t.Errorf("pauses were set: %v, want that they are not its own", err)
+	}
 	// A physical function needs them.
 	vf.Close(t.Context())
 	pf.Close(t.Context())
