@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,12 +28,29 @@ type result struct {
 	why string
 }
 
+// checked tells whether the test came to a check, which failed: tests in Python end by an exception otherwise.
+func (r result) checked() bool {
+	return r.verdict == fail && (!strings.HasSuffix(r.test, ".py") || strings.HasPrefix(r.why, checkFailed))
+}
+
+// checkFailed begins what a test in Python says of a check.
+const checkFailed = "Check failed"
+
+// starts is how long a program's start takes in the guest, in milliseconds: alone, and beside the streams of rss_ctx.py.
+type starts struct{ idle, busy int }
+
+// complaint is a line of the kernel's while a test ran.
+type complaint struct{ kind, test, line string }
+
+func (c complaint) String() string { return c.kind + " " + c.test + ": " + c.line }
+
 // outcome is all that a guest said.
 type outcome struct {
 	kinds   []string          // in order
 	drivers map[string]string // what ethtool -i says
 	results []result
-	dmesg   []string // complaints of the kernel's, "kind test: line"
+	dmesg   []complaint
+	starts  map[string]starts
 	trouble []string // of the run itself
 }
 
@@ -45,16 +63,17 @@ var (
 
 // parse takes apart what selftests.sh prints.
 func parse(text string) outcome {
-	o := outcome{drivers: make(map[string]string)}
+	o := outcome{drivers: make(map[string]string), starts: make(map[string]starts)}
 	var kind, test string
 	var said []string // since the last case
+	var ends ends
 	var cases int
 	var explains bool
 	add := func(name string, v verdict, why string) {
 		if why == "" && v != pass {
 			why = reason(said)
 		}
-		o.results = append(o.results, result{kind, test, name, v, strings.TrimSpace(why)})
+		o.results = append(o.results, result{kind, test, ends.name(name), v, strings.TrimSpace(why)})
 		said, cases = nil, cases+1
 	}
 	for line := range strings.Lines(text) {
@@ -64,6 +83,14 @@ func parse(text string) outcome {
 		case "@kind":
 			name, driver, _ := strings.Cut(rest, " ")
 			o.kinds, o.drivers[name] = append(o.kinds, name), driver
+			ends = nil
+		case "@starts":
+			var name string
+			var s starts
+			if _, err := fmt.Sscan(rest, &name, &s.idle, &s.busy); err != nil {
+				o.trouble = append(o.trouble, line)
+			}
+			o.starts[name] = s
 		case "@problem":
 			o.trouble = append(o.trouble, rest)
 		case "@test":
@@ -86,7 +113,7 @@ func parse(text string) outcome {
 				add("(whole)", fail, "")
 			}
 		case "@dmesg":
-			o.dmesg = append(o.dmesg, kind+" "+test+": "+rest)
+			o.dmesg = append(o.dmesg, complaint{kind, test, rest})
 		case "@end":
 			test = ""
 		default:
@@ -118,6 +145,49 @@ func parse(text string) outcome {
 	return o
 }
 
+// replace takes all that a later run says of its tests in place of what was there. It must have had the same kinds of
+// cards: a test is compared on cards of one guest.
+func (o *outcome) replace(later outcome) error {
+	if !slices.Equal(o.kinds, later.kinds) {
+		return fmt.Errorf("cards %v, before them %v", later.kinds, o.kinds)
+	}
+	again := make(map[string][]result)
+	for _, r := range later.results {
+		again[r.test] = append(again[r.test], r)
+	}
+	known := func(test string) bool { return again[test] != nil }
+	o.results = slices.DeleteFunc(o.results, func(r result) bool { return known(r.test) })
+	o.dmesg = slices.DeleteFunc(o.dmesg, func(c complaint) bool { return known(c.test) })
+	o.results = append(o.results, later.results...)
+	o.dmesg = append(o.dmesg, later.dmesg...)
+	o.trouble = append(o.trouble, later.trouble...)
+	if len(later.starts) > 0 {
+		o.starts = later.starts
+	}
+	return nil
+}
+
+// ends are the interfaces of a kind of card in the order in which cases name them: the near one, the far one.
+type ends []string
+
+// interfaceName is one of the kernel's own.
+var interfaceName = regexp.MustCompile(`\beth\d+\b`)
+
+// name is a case's name as it is on all kinds of cards, whose interfaces have different ones.
+func (e *ends) name(text string) string {
+	return interfaceName.ReplaceAllStringFunc(text, func(name string) string {
+		i := slices.Index(*e, name)
+		if i < 0 {
+			i = len(*e)
+			*e = append(*e, name)
+		}
+		if i < 2 {
+			return [...]string{"the near end", "the far end"}[i]
+		}
+		return name
+	})
+}
+
 func ktapVerdict(ok bool, directive string) verdict {
 	switch {
 	case directive == "SKIP" || directive == "XFAIL" || directive == "TODO":
@@ -130,7 +200,7 @@ func ktapVerdict(ok bool, directive string) verdict {
 
 // reason picks of what a test said the line that explains its verdict best: the last exception or failed check.
 func reason(said []string) string {
-	signs := []string{"# Check failed", "# Exception|", "SKIP", "rror"}
+	signs := []string{"# " + checkFailed, "# Exception|", "SKIP", "rror"}
 	for _, sign := range signs {
 		for _, line := range slices.Backward(said) {
 			if strings.Contains(line, sign) {

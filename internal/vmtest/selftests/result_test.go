@@ -30,6 +30,7 @@ TEST: nothing                                                       [SKIP]
 @end
 @test mlx5_core drivers/net/hw/loopback.sh
 TEST: SKIP: dev eth0 does not support loopback                      [ OK ]
+TEST: rx on eth1                                                    [ OK ]
 @status 4
 @end
 @test mlx5_core drivers/net/netcons_basic.sh
@@ -39,6 +40,8 @@ TEST: SKIP: dev eth0 does not support loopback                      [ OK ]
 @status 124
 @end
 @problem no link
+@starts mlx5_core 150 900
+@starts garbage
 `)
 	want := []result{
 		{"mlx5_core", "drivers/net/ping.py", "test_v4", pass, ""},
@@ -47,7 +50,8 @@ TEST: SKIP: dev eth0 does not support loopback                      [ OK ]
 		{"mlx5_core", "drivers/net/hw/ethtool.sh", "force of same speed autoneg off", pass, ""},
 		{"mlx5_core", "drivers/net/hw/ethtool.sh", "force speeds", fail, "speed is wrong"},
 		{"mlx5_core", "drivers/net/hw/ethtool.sh", "nothing", skip, "no hardware"},
-		{"mlx5_core", "drivers/net/hw/loopback.sh", "SKIP: dev eth0 does not support loopback", skip, ""},
+		{"mlx5_core", "drivers/net/hw/loopback.sh", "SKIP: dev the near end does not support loopback", skip, ""},
+		{"mlx5_core", "drivers/net/hw/loopback.sh", "rx on the far end", pass, ""},
 		{"mlx5_core", "drivers/net/netcons_basic.sh", "(whole)", pass, ""},
 		{"mlx5_core", "drivers/net/slow.py", "(time)", fail, "not over after 15 minutes"},
 	}
@@ -59,10 +63,47 @@ TEST: SKIP: dev eth0 does not support loopback                      [ OK ]
 	if len(o.results) != len(want) {
 		t.Errorf("%d results, want %d", len(o.results), len(want))
 	}
-	if want := []string{"mlx5_core drivers/net/ping.py: mlx5_core: it fails"}; !reflect.DeepEqual(o.dmesg, want) {
-		t.Errorf("complaints %q, want %q", o.dmesg, want)
+	if want := []complaint{{"mlx5_core", "drivers/net/ping.py", "mlx5_core: it fails"}}; !reflect.DeepEqual(o.dmesg, want) {
+		t.Errorf("complaints %v, want %v", o.dmesg, want)
 	}
-	if want := []string{"no link"}; !reflect.DeepEqual(o.trouble, want) {
+	if want := (starts{150, 900}); o.starts["mlx5_core"] != want {
+		t.Errorf("starts %v, want %v", o.starts, want)
+	}
+	if want := []string{"no link", "@starts garbage"}; !reflect.DeepEqual(o.trouble, want) {
 		t.Errorf("trouble %q, want %q", o.trouble, want)
+	}
+}
+
+func TestALaterRunOfATestCountsOnAllCards(t *testing.T) {
+	o := outcome{
+		kinds: []string{model, "igb"},
+		results: []result{
+			{model, "a.py", "one", fail, "slow"}, {model, "b.py", "one", pass, ""}, {"igb", "a.py", "one", pass, ""},
+			{"igb", "a.py", "two", pass, ""}, {"igb", "b.py", "one", fail, ""},
+		},
+		dmesg:   []complaint{{model, "a.py", "stalled"}, {model, "b.py", "kept"}},
+		trouble: []string{"no link"},
+	}
+	later := outcome{
+		kinds:   []string{model, "igb"},
+		results: []result{{model, "a.py", "one", pass, ""}, {"igb", "a.py", "one", fail, "broken"}},
+		dmesg:   []complaint{{"igb", "a.py", "new"}},
+	}
+	if err := o.replace(later); err != nil {
+		t.Fatal(err)
+	}
+	want := outcome{
+		kinds: []string{model, "igb"},
+		results: []result{
+			{model, "b.py", "one", pass, ""}, {"igb", "b.py", "one", fail, ""}, {model, "a.py", "one", pass, ""}, {"igb", "a.py", "one", fail, "broken"},
+		},
+		dmesg:   []complaint{{model, "b.py", "kept"}, {"igb", "a.py", "new"}},
+		trouble: []string{"no link"},
+	}
+	if !reflect.DeepEqual(o, want) {
+		t.Errorf("%+v\nwant %+v", o, want)
+	}
+	if err := o.replace(outcome{kinds: []string{model}}); err == nil {
+		t.Error("a run on fewer cards is taken")
 	}
 }

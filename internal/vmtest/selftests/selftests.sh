@@ -65,6 +65,28 @@ one() {
 	echo "@end"
 }
 
+# starts prints how long a start of ethtool takes, in milliseconds: the mean of five.
+starts() {
+	began=$(date +%s%N)
+	for i in 1 2 3 4 5; do ethtool --version >/dev/null; done
+	echo $((($(date +%s%N) - began) / 5000000))
+}
+
+# speed tells how fast the guest starts a program while nothing else runs and beside the streams of rss_ctx.py
+# (lib/py/load.py), which gives one 200 ms.
+speed() {
+	idle=$(starts)
+	iperf3 -s -1 >/dev/null &
+	server=$!
+	sleep 2
+	ip netns exec far iperf3 -c $net4.1 -P 16 -t 86400 >/dev/null &
+	client=$!
+	sleep 4
+	echo "@starts $kind $idle $(starts)"
+	kill $client $server
+	wait $client $server
+}
+
 n=0
 for kind in $kinds; do
 	n=$((n + 1))
@@ -83,6 +105,7 @@ for kind in $kinds; do
 	export NETIF=$near LOCAL_V4=$net4.1 LOCAL_V6=$net6::1 REMOTE_V4=$net4.2 REMOTE_V6=$net6::2 REMOTE_TYPE=netns REMOTE_ARGS=far REMOTE_IFNAME=$far
 	for t in $endpoint; do
 		ready
+		[ ${t##*/} != rss_ctx.py ] || speed
 		one $t
 		wait_up ip netns exec far || echo "@problem $kind has no link after $t"
 	done
