@@ -438,7 +438,7 @@ func TestWithoutIOMMUBusAddressesArePhysical(t *testing.T) {
 	// Small ones share a huge page, each in one piece.
 	a, b := arena(3*dma.PageSize), arena(hugePage-5*dma.PageSize)
 	if a.Bus() != 9<<30 || b.Bus() != 9<<30+3*dma.PageSize || a.Backing() != "hugetlb" {
-		t.Errorf("bus addresses %#x and %#x on %q, want one behind the other at %#x", a.Bus(), b.Bus(), a.Backing(), 9<<30)
+		t.Errorf("bus addresses %#x and %#x on %q, want one behind the other at %#x", a.Bus(), b.Bus(), a.Backing(), uint64(9<<30))
 	}
 	copy(a.Bytes(), "what was there before")
 	a.Close()
@@ -454,7 +454,7 @@ func TestWithoutIOMMUBusAddressesArePhysical(t *testing.T) {
 	// Large ones are huge pages that lie side by side, whichever way the pool gives them out.
 	d := arena(3*hugePage - dma.PageSize)
 	if d.Bus() != 5<<30 || d.Size() != 3*hugePage-dma.PageSize || !slices.Equal(k.dropped, []int{0, 1, 5}) {
-		t.Errorf("%d bytes at %#x, dropped %v; want the pages at %#x and the rest back in the pool", d.Size(), d.Bus(), k.dropped, 5<<30)
+		t.Errorf("%d bytes at %#x, dropped %v; want the pages at %#x and the rest back in the pool", d.Size(), d.Bus(), k.dropped, uint64(5<<30))
 	}
 	for i, want := range []byte{4, 3, 5} {
 		if got := d.Bytes()[i*hugePage]; got != want {

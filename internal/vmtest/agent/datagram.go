@@ -68,7 +68,7 @@ func blast(address string, d time.Duration, size int) error {
 	if !to.Addr().Is4() {
 		return fmt.Errorf("address %v: want IPv4", to)
 	}
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM, 0)
 	if err != nil {
 		return err
 	}

@@ -75,8 +75,11 @@ try agent transfer $b:7000 1000000
 try ip link set eth0 mtu 1500
 try ip -n b link set eth1 mtu 1500
 try wait_link
+# While mlx5 puts its table for promiscuous mode in front of the others, and takes it away, it is empty, and nothing
+# follows it: what comes then is lost (rx_steer_missed_packets; en_fs.c mlx5e_create_promisc_table). One of several pings
+# is answered.
 try ip link set eth0 promisc on
-try ping -q -c 1 -w 20 $b
+try ping -q -c 4 -w 20 $b
 try ip link set eth0 promisc off
 through_tunnels
 try tests_itself
