@@ -75,16 +75,7 @@ func run(ctx context.Context, kernel string, loops, rounds int, out string) (err
 		}
 		outcomes = append(outcomes, o)
 	}
-	w := io.Writer(os.Stdout)
-	if out != "" {
-		f, err := os.Create(out)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		w = f
-	}
-	return report(w, kernel, loops, rounds, outcomes)
+	return study.Report(out, func(w io.Writer) error { return report(w, kernel, loops, rounds, outcomes) })
 }
 
 // measure boots one driver.

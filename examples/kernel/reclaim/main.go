@@ -115,16 +115,7 @@ func run(ctx context.Context, pages int, kernels []string, out string) (err erro
 		}
 		outcomes = append(outcomes, o)
 	}
-	w := io.Writer(os.Stdout)
-	if out != "" {
-		f, err := os.Create(out)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		w = f
-	}
-	return report(w, pages, outcomes)
+	return study.Report(out, func(w io.Writer) error { return report(w, pages, outcomes) })
 }
 
 // measure boots one driver.

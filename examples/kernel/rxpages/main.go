@@ -95,16 +95,9 @@ func run(ctx context.Context, file string, times int, out string) (err error) {
 		}
 		releases = append(releases, release)
 	}
-	w := io.Writer(os.Stdout)
-	if out != "" {
-		f, err := os.Create(out)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		w = f
-	}
-	return report(w, releases, fmt.Sprintf("-capture %s -times %d", file, times), rows, own)
+	return study.Report(out, func(w io.Writer) error {
+		return report(w, releases, fmt.Sprintf("-capture %s -times %d", file, times), rows, own)
+	})
 }
 
 // boot runs a guest on a card that receives a capture once the guest asks for it: until then its link is down.

@@ -92,16 +92,9 @@ func run(ctx context.Context, readers, rate, seconds, vfs int, out string) (err 
 			}
 		}
 	}
-	w := io.Writer(os.Stdout)
-	if out != "" {
-		f, err := os.Create(out)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		w = f
-	}
-	return report(w, releases, fmt.Sprintf("-readers %d -rate %d -seconds %d -vfs %d", readers, rate, seconds, vfs), rows)
+	return study.Report(out, func(w io.Writer) error {
+		return report(w, releases, fmt.Sprintf("-readers %d -rate %d -seconds %d -vfs %d", readers, rate, seconds, vfs), rows)
+	})
 }
 
 // measure boots one driver.

@@ -1,6 +1,10 @@
 package study
 
 import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -35,5 +39,23 @@ func TestNumbersAndTimesAreShort(t *testing.T) {
 		if got := Round3(d); got != want {
 			t.Errorf("Round3(%v) = %v, want %v", d, got, want)
 		}
+	}
+}
+
+func TestAReportGoesToItsFile(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "report.md")
+	write := func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }
+	if err := Report(out, write); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(out); err != nil || string(b) != "text" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := Report(filepath.Join(out, "nowhere"), write); err == nil {
+		t.Error("a report without a place was taken")
+	}
+	broken := errors.New("broken")
+	if err := Report(out, func(io.Writer) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
 	}
 }

@@ -1,6 +1,9 @@
 package study
 
 import (
+	"errors"
+	"io"
+	"os"
 	"strconv"
 	"time"
 )
@@ -21,4 +24,17 @@ func Round3(d time.Duration) time.Duration {
 		unit *= 10
 	}
 	return d.Round(unit)
+}
+
+// Report writes a report into the file out, or to standard output if out is empty.
+func Report(out string, write func(io.Writer) error) (err error) {
+	if out == "" {
+		return write(os.Stdout)
+	}
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return write(f)
 }
